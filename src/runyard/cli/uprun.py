@@ -190,5 +190,5 @@ def _stop_on_signals() -> Shutdown:
     loop, shutdown = asyncio.get_running_loop(), Shutdown()
     closed = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
     for number in (signal.SIGINT, signal.SIGTERM, *closed):
-        loop.add_signal_handler(number, shutdown.ask)
+        loop.add_signal_handler(number, shutdown.request)
     return shutdown

@@ -39,7 +39,7 @@ def works(data: Path) -> None:
         assert link.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_a_start_that_was_abandoned_before_it_began_begins_nothing(tmp_path: Path) -> None:
+def test_a_start_that_was_abandoned_before_it_began_starts_nothing(tmp_path: Path) -> None:
     server = EmbeddedPostgres(tmp_path / "data", durable=False)
     server.abandon()
     with pytest.raises(Abandoned):
@@ -86,14 +86,14 @@ def test_a_start_that_waits_for_the_directory_can_be_abandoned(tmp_path: Path) -
         held.release()
 
 
-def test_a_stop_that_somebody_cannot_wait_for_ends_at_once(tmp_path: Path) -> None:
-    """An orderly stop writes everything to disk first; `hurry` ends the server without that."""
+def test_an_orderly_stop_can_be_made_immediate(tmp_path: Path) -> None:
+    """An orderly stop writes everything to disk first; `stop_immediately` ends the server without that."""
     server = EmbeddedPostgres(tmp_path / "data", durable=True)
     server.start()
     stopping = threading.Thread(target=server.stop)
     stopping.start()
-    server.hurry()
+    server.stop_immediately()
     stopping.join(PATIENCE)
     assert not stopping.is_alive() and not server.running
-    server.hurry()  # once more does no harm
+    server.stop_immediately()  # once more does no harm
     works(tmp_path / "data")

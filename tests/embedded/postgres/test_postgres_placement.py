@@ -38,7 +38,7 @@ def root(absent: Absent) -> None:
 
 @pytest.fixture
 def open_place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A directory that everybody can reach, also the temporary directory of this test."""
+    """A directory that every user can reach, also the temporary directory of this test."""
     with tempfile.TemporaryDirectory(prefix="runyard-open-") as name:
         place = Path(name)
         place.chmod(0o755)
@@ -89,7 +89,7 @@ def started_as(server: EmbeddedPostgres) -> tuple[int, int]:
 
 
 @pytest.mark.usefixtures("root")
-def test_root_runs_it_as_nobody_where_nobody_can_go(
+def test_root_runs_it_as_the_user_nobody_in_an_open_directory(
     open_place: Path, open_programs: Binaries
 ) -> None:
     server = EmbeddedPostgres(
@@ -129,7 +129,7 @@ def test_root_with_a_private_home_runs_it_without_privileges(
 
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("what", ["data", "programs", "both"])
-def test_root_without_namespaces_runs_it_as_nobody_and_says_where(
+def test_root_without_namespaces_runs_it_in_a_shared_directory_with_a_notice(
     open_place: Path, private: Path, what: str, request: pytest.FixtureRequest
 ) -> None:
     binaries: Binaries = request.getfixturevalue(
@@ -150,7 +150,7 @@ def test_root_without_namespaces_runs_it_as_nobody_and_says_where(
 
 
 @pytest.mark.usefixtures("root")
-def test_a_cluster_that_had_to_move_comes_home_when_it_can(
+def test_a_cluster_in_a_shared_directory_is_moved_back_when_possible(
     private: Path, open_programs: Binaries
 ) -> None:
     if not namespace_works(open_programs, INSIDE):
@@ -177,17 +177,17 @@ def test_a_cluster_that_had_to_move_comes_home_when_it_can(
 
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("trap", ["writable", "foreign", "link"])
-def test_a_shelter_that_others_could_write_is_refused(
+def test_a_shared_directory_that_others_could_write_is_refused(
     open_place: Path, private: Path, private_programs: Binaries, trap: str
 ) -> None:
-    shelter = open_place / "runyard-postgres"
+    shared = open_place / "runyard-postgres"
     if trap == "link":
-        shelter.symlink_to(private)
+        shared.symlink_to(private)
     else:
-        shelter.mkdir()
-        shelter.chmod(0o777 if trap == "writable" else 0o755)
+        shared.mkdir()
+        shared.chmod(0o777 if trap == "writable" else 0o755)
         if trap == "foreign":
-            os.chown(shelter, 65534, 65534)
+            os.chown(shared, 65534, 65534)
     with pytest.raises(EmbeddedPostgresError, match="remove it"):
         choose(private_programs, private / "data", namespaces=False)
 
@@ -223,7 +223,7 @@ def plain_user(place: Path) -> Identity:
     return INSIDE
 
 
-def test_a_plain_user_just_runs_it(open_place: Path) -> None:
+def test_a_plain_user_runs_it_directly(open_place: Path) -> None:
     place = open_place / "of a user"
     place.mkdir(mode=0o700)
     identity = plain_user(place)
@@ -245,21 +245,21 @@ def test_a_user_without_a_name_runs_it_too(open_place: Path) -> None:
 
 
 def test_a_directory_is_judged_by_all_of_its_parents(private: Path, open_place: Path) -> None:
-    stranger = Identity(kind="drop", uid=os.geteuid() + 1, gid=os.getegid() + 1)
-    assert reachable(open_place / "not yet" / "there", stranger)
-    assert not reachable(private / "not yet" / "there", stranger)
+    other_user = Identity(kind="drop", uid=os.geteuid() + 1, gid=os.getegid() + 1)
+    assert reachable(open_place / "not yet" / "there", other_user)
+    assert not reachable(private / "not yet" / "there", other_user)
     owner = Identity(kind="drop", uid=os.geteuid(), gid=os.getegid())
     assert reachable(private, owner)
 
 
-def test_programs_named_by_a_person_win(tmp_path: Path) -> None:
+def test_the_programs_of_runyard_pg_bin_have_precedence(tmp_path: Path) -> None:
     named = find().bin
     assert find({"RUNYARD_PG_BIN": str(named)}).bin == named.resolve()
-    with pytest.raises(EmbeddedPostgresError, match="holds no postgres"):
+    with pytest.raises(EmbeddedPostgresError, match="does not contain postgres"):
         find({"RUNYARD_PG_BIN": str(tmp_path)})
 
 
-def test_no_programs_at_all_tells_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_missing_programs_has_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "_WHEELS", ("no_such_wheel",))
     with pytest.raises(EmbeddedPostgresError, match=r"pip install 'runyard\[up\]'"):
         find({})

@@ -49,7 +49,7 @@ def alive(pid: int) -> bool:
     """Whether that process is alive and not exiting.
 
     One that is on its way out frees its files, and the lock with them, a moment before the system lists
-    it as ended; the flag for that is what tells it from one that goes on.
+    it as ended; the flag distinguishes it from one that continues.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
@@ -67,7 +67,7 @@ def test_text_is_utf8_and_sorted_by_bytes(postgres: str) -> None:
     assert ask(postgres, "SHOW timezone") == "UTC"
 
 
-def test_only_the_password_opens_and_only_on_the_socket(data: Path) -> None:
+def test_a_login_needs_the_password_and_the_socket(data: Path) -> None:
     with EmbeddedPostgres(data, durable=False) as conninfo:
         assert ask(conninfo, "SHOW listen_addresses") == ""
         kind = ask(conninfo, "SELECT string_agg(DISTINCT auth_method, ',') FROM pg_hba_file_rules")
@@ -89,7 +89,7 @@ def test_two_clusters_of_one_template_have_different_passwords(tmp_path: Path) -
     assert secrets[0] != secrets[1]
 
 
-def test_a_crash_while_changing_the_first_password_locks_nobody_out(data: Path) -> None:
+def test_a_crash_while_the_first_password_is_changed_does_not_prevent_a_login(data: Path) -> None:
     with EmbeddedPostgres(data, durable=False) as conninfo:
         now = str(conninfo_to_dict(conninfo)["password"])
     # as if the crash came after the change and before the first password was forgotten

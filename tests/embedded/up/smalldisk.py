@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.conftest import Absent
-from tests.embedded.up.upworld import directory
+from tests.embedded.up.upsupport import directory
 
 
 class SmallDisk(NamedTuple):

@@ -1,4 +1,4 @@
-"""A component whose token expired soon gets another one, also after a jump of the clock."""
+"""A component whose token expires soon gets a new one, also after a jump of the clock."""
 
 import base64
 import json
@@ -40,10 +40,10 @@ def test_a_token_that_will_not_last_is_renewed(tmp_path: Path, text: str, *, is_
     assert accounts.due(layout, ("server",), now=NOW) == (("server",) if is_due else ())
 
 
-def test_a_part_without_a_token_gets_one(tmp_path: Path) -> None:
+def test_a_component_without_a_token_gets_one(tmp_path: Path) -> None:
     assert accounts.due(Layout(tmp_path), ("operator", "host-1"), now=NOW) == ("operator", "host-1")
 
 
-def test_the_operator_speaks_as_the_account_that_the_server_accepts() -> None:
-    names = [accounts.account_of(part) for part in ("operator", "server", "host-1")]
+def test_the_operator_uses_the_account_that_the_server_accepts() -> None:
+    names = [accounts.account_of(component) for component in ("operator", "server", "host-1")]
     assert names == ["tuist-runners-controller", "tuist-runners-server", "tart-kubelet-host-1"]

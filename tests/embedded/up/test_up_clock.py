@@ -34,12 +34,12 @@ from runyard.telemetry.log import get_logger
 DAY = 86400.0
 
 
-class JumpyClock(RealClock):
+class JumpingClock(RealClock):
     """A clock whose wall time can jump and whose sleeps end when the test releases them."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
-        self.looks: asyncio.Queue[float] = asyncio.Queue()
+        self.checks: asyncio.Queue[float] = asyncio.Queue()
         self.go_on = asyncio.Semaphore(0)
 
     def now(self) -> float:
@@ -49,22 +49,22 @@ class JumpyClock(RealClock):
         if seconds < accounts.CHECK_EVERY:  # the API's own loops
             await super().sleep(seconds)
             return
-        self.looks.put_nowait(seconds)
+        self.checks.put_nowait(seconds)
         await self.go_on.acquire()
 
 
-class World:
-    def __init__(self, machine: Machine, clock: JumpyClock, transport: Transport) -> None:
+class RunningApi:
+    def __init__(self, machine: Machine, clock: JumpingClock, transport: Transport) -> None:
         self.machine = machine
         self.clock = clock
         self._transport = transport
 
-    def token(self, part: str) -> str:
-        return self.machine.layout.token(part).read_text()
+    def token(self, component: str) -> str:
+        return self.machine.layout.token(component).read_text()
 
-    async def is_let_in(self, part: str) -> bool:
+    async def is_accepted(self, component: str) -> bool:
         """Whether the API accepts the component's present credential."""
-        token = self.token(part)
+        token = self.token(component)
         try:
             await Kube(self._transport, token=lambda: token).list(NODES)
         except Unauthorized:
@@ -74,9 +74,11 @@ class World:
         return True
 
 
-def play(folder: Path, scenario: Callable[[World], Awaitable[None]], *, ahead: float = 0.0) -> None:
+def play(
+    folder: Path, scenario: Callable[[RunningApi], Awaitable[None]], *, ahead: float = 0.0
+) -> None:
     async def main() -> None:
-        clock = JumpyClock()
+        clock = JumpingClock()
         clock.ahead = ahead
         layout = Layout(folder / "data")
         layout.prepare()
@@ -114,7 +116,7 @@ def play(folder: Path, scenario: Callable[[World], Awaitable[None]], *, ahead: f
                     await ready.wait()
                     await accounts.grant(machine.kube, machine.components)
                     await machine.renew_tokens(every=True)
-                    await scenario(World(machine, clock, transport))
+                    await scenario(RunningApi(machine, clock, transport))
                     serving.cancel()
             finally:
                 await transport.close()
@@ -123,47 +125,47 @@ def play(folder: Path, scenario: Callable[[World], Awaitable[None]], *, ahead: f
 
 
 @pytest.mark.parametrize("jump", [1.1 * DAY, 30 * DAY], ids=["a day", "a month"])
-def test_after_a_sleep_every_part_gets_in_again_by_itself(tmp_path: Path, jump: float) -> None:
-    async def scenario(world: World) -> None:
+def test_after_a_sleep_every_component_is_accepted_again(tmp_path: Path, jump: float) -> None:
+    async def scenario(api: RunningApi) -> None:
         log = get_logger("test")
         async with asyncio.TaskGroup() as group:
-            renewing = group.create_task(_renew(world.machine, clock=world.clock, log=log))
-            before = {part: world.token(part) for part in world.machine.components}
-            await world.clock.looks.get()  # it waits for its first look
-            world.clock.ahead += jump
-            assert not await world.is_let_in("server"), "the token should have ended meanwhile"
-            world.clock.go_on.release()
-            await world.clock.looks.get()  # and has looked
-            for part in world.machine.components:
-                assert world.token(part) != before[part]
-                assert await world.is_let_in(part), part
+            renewing = group.create_task(_renew(api.machine, clock=api.clock, log=log))
+            before = {component: api.token(component) for component in api.machine.components}
+            await api.clock.checks.get()  # it waits for its first check
+            api.clock.ahead += jump
+            assert not await api.is_accepted("server"), "the token should have ended meanwhile"
+            api.clock.go_on.release()
+            await api.clock.checks.get()  # and has checked
+            for component in api.machine.components:
+                assert api.token(component) != before[component]
+                assert await api.is_accepted(component), component
             renewing.cancel()
 
     play(tmp_path, scenario)
 
 
-def test_tokens_that_last_are_left_alone(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        before = world.token("operator")
-        world.clock.ahead += 0.4 * DAY
-        await world.machine.renew_tokens()
-        assert world.token("operator") == before
-        world.clock.ahead += 0.2 * DAY
-        await world.machine.renew_tokens()
-        assert world.token("operator") != before
-        assert await world.is_let_in("operator")
+def test_tokens_that_are_valid_for_long_are_not_renewed(tmp_path: Path) -> None:
+    async def scenario(api: RunningApi) -> None:
+        before = api.token("operator")
+        api.clock.ahead += 0.4 * DAY
+        await api.machine.renew_tokens()
+        assert api.token("operator") == before
+        api.clock.ahead += 0.2 * DAY
+        await api.machine.renew_tokens()
+        assert api.token("operator") != before
+        assert await api.is_accepted("operator")
 
     play(tmp_path, scenario)
 
 
-def test_a_clock_that_was_put_back_locks_nobody_out(tmp_path: Path) -> None:
+def test_a_clock_that_was_set_back_locks_no_component_out(tmp_path: Path) -> None:
     """Certificates and tokens were made while the clock was a day ahead; then it was corrected."""
 
-    async def scenario(world: World) -> None:
-        world.clock.ahead = 0.0
-        assert await world.is_let_in("operator")
-        await world.machine.renew_tokens()
-        assert await world.is_let_in("host-1")
+    async def scenario(api: RunningApi) -> None:
+        api.clock.ahead = 0.0
+        assert await api.is_accepted("operator")
+        await api.machine.renew_tokens()
+        assert await api.is_accepted("host-1")
 
     play(tmp_path, scenario, ahead=DAY)
 

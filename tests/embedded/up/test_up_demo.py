@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import Absent
-from tests.embedded.up.upworld import (
+from tests.embedded.up.upsupport import (
     HAS_PROC,
     OUTCOME,
     ROOT,
@@ -24,7 +24,7 @@ from tests.embedded.up.upworld import (
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(not HAS_PROC, reason="looks for processes in /proc"),
+    pytest.mark.skipif(not HAS_PROC, reason="searches for processes in /proc"),
 ]
 NOBODY = 65534
 
@@ -44,11 +44,11 @@ def play(
         group=user,
         extra_groups=None if user is None else [],
     )
-    said = f"{done.stdout}\n{done.stderr}"
-    assert done.returncode == 0, said
+    printed = f"{done.stdout}\n{done.stderr}"
+    assert done.returncode == 0, printed
     lines = done.stdout.splitlines()
-    assert OUTCOME.match(lines[-1]), said
-    assert "Traceback" not in said
+    assert OUTCOME.match(lines[-1]), printed
+    assert "Traceback" not in printed
     nothing_left(place)
     assert [each.name for each in place.iterdir() if each.name.startswith("runyard")] == []
     return lines

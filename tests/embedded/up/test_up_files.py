@@ -46,13 +46,13 @@ def test_a_directory_that_others_could_enter_is_closed(tmp_path: Path) -> None:
     assert not mode(prepared(root).root) & 0o066
 
 
-def test_a_file_in_place_of_the_directory_is_told(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
     with pytest.raises(BadDirectory, match=r"data.*File exists.*--data DIR"):
         Layout(tmp_path / "data").prepare()
 
 
-def test_a_directory_below_a_file_is_told(tmp_path: Path) -> None:
+def test_a_directory_below_a_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BadDirectory, match=r"Not a directory.*--data DIR"):
         Layout(tmp_path / "file" / "data").prepare()
@@ -71,19 +71,19 @@ except BadDirectory as error:
 """
 
 
-def test_a_directory_that_cannot_be_written_is_told() -> None:
-    said = subprocess.run(
+def test_a_directory_that_cannot_be_written_is_reported() -> None:
+    printed = subprocess.run(
         [sys.executable, "-c", _AS_A_PLAIN_USER],
         capture_output=True,
         text=True,
         check=True,
         env={"PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    assert "Permission denied" in said.stdout or "Read-only file system" in said.stdout
-    assert "--data DIR" in said.stdout
+    assert "Permission denied" in printed.stdout or "Read-only file system" in printed.stdout
+    assert "--data DIR" in printed.stdout
 
 
-def test_somebodys_own_directory_is_not_closed_by_mistake(tmp_path: Path) -> None:
+def test_a_directory_with_other_files_is_not_made_private(tmp_path: Path) -> None:
     root = tmp_path / "projects"
     root.mkdir()
     root.chmod(0o755)
@@ -93,7 +93,7 @@ def test_somebodys_own_directory_is_not_closed_by_mistake(tmp_path: Path) -> Non
     assert mode(root) == 0o755
 
 
-def test_the_default_place_is_where_a_user_keeps_such_data() -> None:
+def test_the_default_directory_follows_the_xdg_rule() -> None:
     assert default_root({"XDG_DATA_HOME": "/x/share"}) == Path("/x/share/runyard")
     assert default_root({"XDG_DATA_HOME": "relative"}) == default_root({})
     assert default_root({}) == Path.home() / ".local/share/runyard"
@@ -109,7 +109,7 @@ def test_a_directory_of_a_newer_version_is_not_touched(tmp_path: Path, found: st
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "\udcff", "1.5"])
-def test_a_format_that_is_no_number_is_told_with_its_cure(tmp_path: Path, text: str) -> None:
+def test_a_damaged_format_is_reported_with_a_fix(tmp_path: Path, text: str) -> None:
     layout = prepared(tmp_path / "data")
     layout.format.write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(BadDirectory, match=r"format is damaged.*Write 1 into it"):
@@ -123,7 +123,7 @@ def test_a_directory_of_the_first_version_is_taken_over(tmp_path: Path) -> None:
     assert layout.format.read_text() == f"{FORMAT}\n"
 
 
-def test_somebody_elses_directory_is_told_with_its_owner(
+def test_the_directory_of_another_user_is_refused_with_its_owner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layout = prepared(tmp_path / "data")
@@ -133,7 +133,7 @@ def test_somebody_elses_directory_is_told_with_its_owner(
         layout.prepare()
 
 
-def test_a_machines_name_is_made_once_and_a_damaged_one_is_told(tmp_path: Path) -> None:
+def test_a_machine_id_is_generated_once_and_a_damaged_one_is_reported(tmp_path: Path) -> None:
     layout, other = prepared(tmp_path / "data"), prepared(tmp_path / "other")
     made = identity(layout, RNG)
     assert identity(layout, RNG) == made and made.place == str(layout.root)
@@ -175,7 +175,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("text", DAMAGE.values(), ids=DAMAGE)
-def test_damaged_secrets_are_told_with_their_cure(tmp_path: Path, text: str) -> None:
+def test_damaged_secrets_are_reported_with_a_fix(tmp_path: Path, text: str) -> None:
     layout = prepared(tmp_path / "data")
     layout.secrets.write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(BadDirectory, match=r"secrets\.json .*[Bb]ackup"):
@@ -185,9 +185,7 @@ def test_damaged_secrets_are_told_with_their_cure(tmp_path: Path, text: str) -> 
 
 
 @pytest.mark.parametrize("key", ["", "x", base64.b64encode(b"short").decode()])
-def test_a_seal_key_that_is_none_is_told_before_anything_is_sealed(
-    tmp_path: Path, key: str
-) -> None:
+def test_an_invalid_seal_key_is_reported_before_it_is_used(tmp_path: Path, key: str) -> None:
     layout = prepared(tmp_path / "data")
     made = secrets.load_or_make(layout, RNG)
     layout.secrets.write_text(layout.secrets.read_text().replace(made.seal_key, key))
@@ -195,7 +193,7 @@ def test_a_seal_key_that_is_none_is_told_before_anything_is_sealed(
         secrets.load_or_make(layout, RNG)
 
 
-def test_damaged_secrets_are_not_shown_in_the_complaint(tmp_path: Path) -> None:
+def test_the_error_for_damaged_secrets_does_not_quote_them(tmp_path: Path) -> None:
     layout = prepared(tmp_path / "data")
     made = secrets.load_or_make(layout, RNG)
     layout.secrets.write_text(layout.secrets.read_text()[:-4])
@@ -223,7 +221,7 @@ def test_ports_stay_the_same_from_start_to_start(tmp_path: Path) -> None:
     assert len(set(first.values())) == len(first)
 
 
-def test_a_remembered_port_that_was_taken_meanwhile_is_replaced(tmp_path: Path) -> None:
+def test_a_stored_port_that_is_in_use_is_replaced(tmp_path: Path) -> None:
     layout = prepared(tmp_path / "data")
     first = close(ports.bind(layout, host="127.0.0.1", wanted={}))
     with socket.create_server(("127.0.0.1", first["kube"])):
@@ -233,7 +231,7 @@ def test_a_remembered_port_that_was_taken_meanwhile_is_replaced(tmp_path: Path) 
     assert close(ports.bind(layout, host="127.0.0.1", wanted={})) == other
 
 
-def test_a_wanted_port_that_is_taken_is_an_error_with_a_way_out(tmp_path: Path) -> None:
+def test_a_requested_port_in_use_is_an_error_with_a_fix(tmp_path: Path) -> None:
     layout = prepared(tmp_path / "data")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -242,7 +240,7 @@ def test_a_wanted_port_that_is_taken_is_an_error_with_a_way_out(tmp_path: Path) 
     assert not layout.ports.exists()
 
 
-def test_a_machine_that_could_not_begin_keeps_no_port(tmp_path: Path) -> None:
+def test_a_machine_that_could_not_start_holds_no_port(tmp_path: Path) -> None:
     layout = prepared(tmp_path / "data")
     first = close(ports.bind(layout, host="127.0.0.1", wanted={}))
     with (
@@ -254,7 +252,7 @@ def test_a_machine_that_could_not_begin_keeps_no_port(tmp_path: Path) -> None:
         pass
 
 
-def test_each_part_that_is_probed_has_a_port_that_it_keeps(tmp_path: Path) -> None:
+def test_each_probed_component_keeps_its_port(tmp_path: Path) -> None:
     layout, three = prepared(tmp_path / "data"), ("operator", "host-1", "host-2")
     first = ports.bind(layout, host="127.0.0.1", wanted={}, probed=three)
     assert all(each.getsockname()[0] == "127.0.0.1" for each in first.values())
@@ -269,7 +267,7 @@ def test_each_part_that_is_probed_has_a_port_that_it_keeps(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "host", ["192.0.2.1", "no.such.host.invalid", "not an address", "::ffff:1:2:3:4:5:6:7"]
 )
-def test_an_address_that_is_not_ours_is_told(tmp_path: Path, host: str) -> None:
+def test_an_address_of_another_machine_is_reported(tmp_path: Path, host: str) -> None:
     layout = prepared(tmp_path / "data")
     with pytest.raises(ports.PortTaken, match=r"cannot listen on .*--"):
         close(ports.bind(layout, host=host, wanted={}))
@@ -278,14 +276,14 @@ def test_an_address_that_is_not_ours_is_told(tmp_path: Path, host: str) -> None:
 @pytest.mark.parametrize(
     "text", ["[]", '{"kube": "x"}', '{"kube": true}', '{"kube": 70000}', '{"kube": -1}', '"x"']
 )
-def test_remembered_ports_that_make_no_sense_are_chosen_anew(tmp_path: Path, text: str) -> None:
+def test_invalid_stored_ports_are_replaced(tmp_path: Path, text: str) -> None:
     layout = prepared(tmp_path / "data")
     layout.ports.write_text(text)
     bound = close(ports.bind(layout, host="127.0.0.1", wanted={}))
     assert all(1024 <= number < 65536 for number in bound.values())
 
 
-def test_a_damaged_file_of_ports_is_told_with_its_cure(tmp_path: Path) -> None:
+def test_a_damaged_file_of_ports_is_reported_with_a_fix(tmp_path: Path) -> None:
     layout = prepared(tmp_path / "data")
     layout.ports.write_text('{"kube": ')
     with pytest.raises(BadDirectory, match=r"ports\.json .*(Restore|Remove|remove)"):
@@ -299,7 +297,7 @@ def test_hosts_are_numbered_from_one() -> None:
     assert host_names(3) == ("host-1", "host-2", "host-3")
 
 
-def test_a_word_for_isolation_that_means_nothing_is_told() -> None:
+def test_an_unknown_isolation_is_reported() -> None:
     assert [wanted_isolation({}), wanted_isolation({"RUNYARD_ISOLATION": "none"})] == [
         "auto",
         "none",
@@ -308,7 +306,7 @@ def test_a_word_for_isolation_that_means_nothing_is_told() -> None:
         wanted_isolation({"RUNYARD_ISOLATION": "maximum"})
 
 
-def test_secrets_that_are_gone_are_not_replaced_beside_the_state_they_belong_to(
+def test_missing_secrets_are_not_replaced_if_there_is_state_that_needs_them(
     tmp_path: Path,
 ) -> None:
     layout = prepared(tmp_path / "data")

@@ -9,12 +9,12 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.embedded.up.upworld import HAS_PROC, Answer, Up, ask
+from tests.embedded.up.upsupport import HAS_PROC, Answer, Up, ask
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(180),
-    pytest.mark.skipif(not HAS_PROC, reason="looks for processes in /proc"),
+    pytest.mark.skipif(not HAS_PROC, reason="searches for processes in /proc"),
 ]
 SOCKETS = ("server", "kube", "github")
 MIB = 1 << 20
@@ -35,7 +35,7 @@ def send(up: Up, name: str, method: str, path: str, **kwargs: Any) -> Answer:
     """Sends a request with a valid credential."""
     token = {"kube": "admin_token", "github": "people_token"}.get(name)
     headers = {"authorization": f"Bearer {up.secrets[token]}"} if token else {}
-    headers |= {"user-agent": "a-stranger"} | kwargs.pop("headers", {})
+    headers |= {"user-agent": "test-client"} | kwargs.pop("headers", {})
     tls = up.tls() if name == "kube" else None
     return ask(up.url(name), method, path, headers=headers, tls=tls, **kwargs)
 
@@ -44,8 +44,8 @@ def refused(answer: Answer, *statuses: int) -> None:
     """Checks that a refusal is JSON with a reason and reveals no internals."""
     assert answer.status in statuses if statuses else 400 <= answer.status < 500, answer
     assert "json" in answer.headers.get("content-type", ""), answer
-    said = answer.json()
-    assert said.get("error") or said.get("message"), answer
+    printed = answer.json()
+    assert printed.get("error") or printed.get("message"), answer
     for word in (b"Traceback", b'File "', b".py", b"psycopg", b"aiohttp", b"msgspec"):
         assert word not in answer.body, answer
 
@@ -58,7 +58,7 @@ def refused(answer: Answer, *statuses: int) -> None:
     ["", "sha256=" + "0" * 64, "sha256=", "sha1=abc", "nonsense", "sha256=" + "é" * 64],
     ids=["none", "wrong", "empty", "another kind", "nonsense", "not ASCII"],
 )
-def test_a_webhook_without_a_right_signature_leaves_no_trace(up: Up, signature: str) -> None:
+def test_a_webhook_with_a_wrong_signature_is_not_stored(up: Up, signature: str) -> None:
     before = rows(up, "deliveries"), rows(up, "jobs")
     value = signature.encode().decode("latin-1")
     refused(up.webhook(b'{"action": "queued"}', x_hub_signature_256=value), 401)
@@ -119,7 +119,9 @@ NONSENSE: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("body", NONSENSE.values(), ids=NONSENSE)
-def test_signed_nonsense_is_refused_with_a_reason_and_makes_no_job(up: Up, body: bytes) -> None:
+def test_an_invalid_signed_webhook_is_refused_with_a_reason_and_creates_no_job(
+    up: Up, body: bytes
+) -> None:
     before = rows(up, "jobs")
     answer = up.webhook(body, x_github_delivery=f"nonsense-{len(body)}")
     refused(answer, 400)
@@ -127,7 +129,7 @@ def test_signed_nonsense_is_refused_with_a_reason_and_makes_no_job(up: Up, body:
     assert rows(up, "jobs") == before
 
 
-def test_a_delivery_without_a_name_is_refused(up: Up) -> None:
+def test_a_delivery_without_an_id_is_refused(up: Up) -> None:
     refused(up.webhook(b"{}", x_github_delivery=""), 400)
     refused(up.webhook(b"{}", x_github_delivery="x" * 101), 400)
 
@@ -143,10 +145,10 @@ def test_a_delivery_without_a_name_is_refused(up: Up) -> None:
 )
 def test_an_unknown_path_is_refused(up: Up, name: str, path: str) -> None:
     answer = send(up, name, "GET", path)
-    if name == "kube":  # as a real API server says it, which is not JSON
+    if name == "kube":  # as a real API server prints it, which is not JSON
         assert (answer.status, answer.body) == (404, b"404 page not found\n"), answer
         return
-    # GitHub does not even say what there is to somebody whose credentials it does not know.
+    # GitHub does not reveal its paths to a caller without valid credentials.
     refused(answer, *((401,) if name == "github" else (400, 404)))
 
 
@@ -181,7 +183,7 @@ BODIES = {
 
 @pytest.mark.parametrize("name", SOCKETS)
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-def test_a_body_that_makes_no_sense_is_refused(up: Up, name: str, body: bytes) -> None:
+def test_an_invalid_body_is_refused(up: Up, name: str, body: bytes) -> None:
     headers = {"content-type": "application/json"}
     refused(send(up, name, "POST", POSTS[name], body=body, headers=headers))
 
@@ -192,7 +194,7 @@ def test_a_body_that_makes_no_sense_is_refused(up: Up, name: str, body: bytes) -
     ["", "Bearer ", "Bearer x", "Basic eDp5", "Bearer " + "x" * 4000, "Bearer \xff"],
     ids=["none", "empty", "wrong", "another kind", "long", "not ASCII"],
 )
-def test_a_stranger_is_refused(up: Up, name: str, value: str) -> None:
+def test_a_request_without_valid_credentials_is_refused(up: Up, name: str, value: str) -> None:
     path = "/api/v1/pods" if name == "kube" else "/practice/jobs"
     tls = up.tls() if name == "kube" else None
     headers = {"authorization": value} if value else {}
@@ -221,7 +223,7 @@ RAW = {
 
 @pytest.mark.parametrize("name", ["server", "github"])
 @pytest.mark.parametrize("sent", RAW.values(), ids=RAW)
-def test_what_is_not_http_does_not_hurt(up: Up, name: str, sent: bytes) -> None:
+def test_bytes_that_are_not_http_are_refused(up: Up, name: str, sent: bytes) -> None:
     host, _, port = up.url(name).partition("://")[2].partition(":")
     with socket.create_connection((host, int(port)), timeout=20) as connection:
         connection.sendall(sent)
@@ -229,9 +231,9 @@ def test_what_is_not_http_does_not_hurt(up: Up, name: str, sent: bytes) -> None:
         answer = http.client.HTTPResponse(connection)
         try:
             answer.begin()
-            said = answer.read()
+            printed = answer.read()
             assert 400 <= answer.status < 500
-            assert b"Traceback" not in said
+            assert b"Traceback" not in printed
         except (http.client.HTTPException, ConnectionError):
             pass  # closing the connection is a valid answer
         finally:
@@ -239,7 +241,7 @@ def test_what_is_not_http_does_not_hurt(up: Up, name: str, sent: bytes) -> None:
     assert send(up, name, "GET", "/no/such/path").status in (401, 404)
 
 
-# What is for everybody
+# Public pages
 
 
 @pytest.mark.parametrize(
@@ -253,14 +255,14 @@ def test_what_is_not_http_does_not_hurt(up: Up, name: str, sent: bytes) -> None:
         ("/api/v1/overview", "json", b'"pools"'),
     ],
 )
-def test_the_servers_pages_are_there(up: Up, path: str, kind: str, word: bytes) -> None:
+def test_the_servers_pages_are_served(up: Up, path: str, kind: str, word: bytes) -> None:
     answer = up.server("GET", path)
     assert answer.status == 200
     assert kind in answer.headers["content-type"]
     assert word in answer.body
 
 
-def test_after_all_of_this_no_part_has_died_and_work_goes_on(up: Up) -> None:
+def test_after_all_requests_no_component_has_exited_and_a_job_runs(up: Up) -> None:
     assert up.run("true") == "success"
     for log in (up.data / "logs").glob("*.log"):
         text = log.read_text(errors="replace")

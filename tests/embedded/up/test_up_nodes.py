@@ -13,7 +13,7 @@ from runyard.embedded.up.trust import signer, to_nodes
 from runyard.http.messages import Stream
 
 
-def test_a_node_knows_the_api_by_its_certificate(tmp_path: Path) -> None:
+def test_a_node_accepts_the_certificate_of_the_api(tmp_path: Path) -> None:
     layout, now = Layout(tmp_path), RealClock().now()
 
     async def main() -> None:

@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from tests.embedded.up.upworld import HAS_PROC, Up, ask, until
+from tests.embedded.up.upsupport import HAS_PROC, Up, ask, until
 
 from runyard.clock import RealClock
 from runyard.components.probing import served
@@ -23,7 +23,7 @@ PATHS = ("/healthz", "/readyz", "/metrics", "/openapi.json")
 whole = [
     pytest.mark.slow,
     pytest.mark.timeout(180),
-    pytest.mark.skipif(not HAS_PROC, reason="looks for processes in /proc"),
+    pytest.mark.skipif(not HAS_PROC, reason="searches for processes in /proc"),
 ]
 
 
@@ -40,7 +40,7 @@ def context(root: Path, *sockets: socket.socket) -> Context:
     return Context(boot=boot, clock=RealClock(), rng=random.Random(1), ready=lambda: None)
 
 
-async def told(url: str, host: str) -> tuple[list[int], bytes]:
+async def reported(url: str, host: str) -> tuple[list[int], bytes]:
     transport = HttpTransport(url)
     try:
         answers = [
@@ -66,8 +66,8 @@ def test_a_web_page_cannot_read_the_probes_under_its_own_name(
         sock = socket.create_server(("127.0.0.1", 0))
         port = sock.getsockname()[1]
         given, clock = context(tmp_path, sock), RealClock()
-        async with served("part", Deps(clock), probe_sockets(given)):
-            got, ready = await told(f"http://127.0.0.1:{port}", host)
+        async with served("component", Deps(clock), probe_sockets(given)):
+            got, ready = await reported(f"http://127.0.0.1:{port}", host)
             assert got == statuses
             assert (b"conditions" in ready) == (host == "127.0.0.1")
 
@@ -83,10 +83,10 @@ class Deps:
         self.meter = Meter()
 
 
-def test_a_part_that_was_given_no_socket_runs_without_probes(tmp_path: Path) -> None:
+def test_a_component_without_a_socket_runs_without_probes(tmp_path: Path) -> None:
     async def scenario() -> None:
         given, clock = context(tmp_path), RealClock()
-        async with served("part", Deps(clock), probe_sockets(given)):
+        async with served("component", Deps(clock), probe_sockets(given)):
             pass
 
     asyncio.run(scenario())
@@ -97,19 +97,19 @@ class TestWhole:
 
     pytestmark = whole
 
-    @pytest.mark.parametrize("part", ["server", "operator", "host-1", "kube", "github"])
-    def test_every_part_is_alive_and_becomes_ready(self, up: Up, part: str) -> None:
-        tls = up.tls() if part == "kube" else None
-        assert ask(up.url(part), "GET", "/healthz", tls=tls).status == 200
+    @pytest.mark.parametrize("component", ["server", "operator", "host-1", "kube", "github"])
+    def test_every_component_is_alive_and_becomes_ready(self, up: Up, component: str) -> None:
+        tls = up.tls() if component == "kube" else None
+        assert ask(up.url(component), "GET", "/healthz", tls=tls).status == 200
 
         def content() -> bool:
-            got = ask(up.url(part), "GET", "/readyz", tls=tls)
+            got = ask(up.url(component), "GET", "/readyz", tls=tls)
             return got.status == 200 and b'"works":false' not in got.body
 
-        until(content, what=f"{part} ready")
+        until(content, what=f"{component} ready")
 
     @pytest.mark.parametrize(
-        ("part", "loop"),
+        ("component", "loop"),
         [
             ("server", "slot-sweep"),
             ("server", "test-result-queue"),
@@ -118,6 +118,9 @@ class TestWhole:
             ("host-1", "node-lease"),
         ],
     )
-    def test_every_part_has_its_numbers(self, up: Up, part: str, loop: str) -> None:
+    def test_every_component_has_metrics(self, up: Up, component: str, loop: str) -> None:
         line = f'runyard_loop_last_success_seconds{{loop="{loop}"}}'.encode()
-        until(lambda: line in ask(up.url(part), "GET", "/metrics").body, what=f"{loop} of {part}")
+        until(
+            lambda: line in ask(up.url(component), "GET", "/metrics").body,
+            what=f"{loop} of {component}",
+        )

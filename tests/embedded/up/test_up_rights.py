@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.embedded.up.upworld import PODS, POOLS, SPACE, Answer, Up, until
+from tests.embedded.up.upsupport import PODS, POOLS, SPACE, Answer, Up, until
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ROLES = f"{RBAC}/namespaces/{SPACE}/roles"
@@ -38,11 +38,11 @@ def put(up: Up, role: str, rules: list[dict[str, Any]]) -> None:
     assert answer.status == 200, answer
 
 
-def told(up: Up, part: str, verb: str, resource: str) -> bool:
+def reported(up: Up, component: str, verb: str, resource: str) -> bool:
     """Whether its log quotes the refusal."""
-    account = f"system:serviceaccount:tuist:{ACCOUNTS[part]}"
+    account = f"system:serviceaccount:tuist:{ACCOUNTS[component]}"
     refusal = f'User "{account}" cannot {verb} resource "{resource}"'
-    log = (up.data / "logs" / f"{part}.log").read_text()
+    log = (up.data / "logs" / f"{component}.log").read_text()
     return any(refusal in line or json.dumps(refusal)[1:-1] in line for line in log.splitlines())
 
 
@@ -54,10 +54,10 @@ def works(up: Up) -> bool:
     return bool(ready(up).json()["works"])
 
 
-def test_every_part_has_its_own_account_and_nobody_is_an_administrator(up: Up) -> None:
+def test_every_component_has_its_own_account_and_none_is_an_administrator(up: Up) -> None:
     until(lambda: works(up), what="every loop's success")
-    for part, account in ACCOUNTS.items():
-        token = (up.data / "tokens" / part).read_text().strip()
+    for component, account in ACCOUNTS.items():
+        token = (up.data / "tokens" / component).read_text().strip()
         who = up.kube(
             "POST",
             "/apis/authentication.k8s.io/v1/selfsubjectreviews",
@@ -68,17 +68,17 @@ def test_every_part_has_its_own_account_and_nobody_is_an_administrator(up: Up) -
         assert "system:masters" not in who["groups"]
         secrets = up.kube("GET", "/api/v1/secrets", authorization=f"Bearer {token}")
         assert secrets.status == 403
-        assert not told(up, part, "list", "secrets")
+        assert not reported(up, component, "list", "secrets")
 
 
-def test_a_server_that_may_not_stamp_dispatches_nothing_says_so_and_goes_on_once_it_may(
+def test_a_server_that_may_not_stamp_reports_it_and_dispatches_once_it_may(
     up: Up,
 ) -> None:
     until(lambda: works(up), what="every loop's success")
     rules = cut(up, "runyard-server", "pods", "patch")
     job = up.queue("echo hello", "waits for a right")
-    until(lambda: told(up, "server", "patch", "pods"), what="a 403 in the log")
-    until(lambda: not works(up), what="a complaint")
+    until(lambda: reported(up, "server", "patch", "pods"), what="a 403 in the log")
+    until(lambda: not works(up), what="a condition")
     assert ready(up).status == 200  # it still serves
     (condition,) = [
         each for each in ready(up).json()["conditions"] if each["code"] == "kubernetes-refused"
@@ -91,15 +91,15 @@ def test_a_server_that_may_not_stamp_dispatches_nothing_says_so_and_goes_on_once
 
 
 @pytest.mark.parametrize(
-    ("part", "role", "resource", "verb"),
+    ("component", "role", "resource", "verb"),
     [
         ("operator", "runyard-operator", "pods", "create"),
         ("host-1", "runyard-host", "pods/status", "patch"),
     ],
     ids=["operator", "host"],
 )
-def test_an_operator_or_a_host_that_lacks_a_right_says_so(
-    up: Up, part: str, role: str, resource: str, verb: str
+def test_an_operator_or_a_host_that_lacks_a_right_reports_it(
+    up: Up, component: str, role: str, resource: str, verb: str
 ) -> None:
     rules = cut(up, role, resource, verb)
     pools = up.items(POOLS)
@@ -113,6 +113,6 @@ def test_an_operator_or_a_host_that_lacks_a_right_says_so(
         )
         if replicas < runners:
             until(lambda: len(up.items(PODS)) < runners, what="one runner less")
-    until(lambda: told(up, part, verb, resource), what="a 403 in the log")
+    until(lambda: reported(up, component, verb, resource), what="a 403 in the log")
     put(up, role, rules)
     until(lambda: up.run("echo works") == "success", what="a job")

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.embedded.up.upworld import HAS_PROC, KUBECTL, PODS, Up, ask, processes_of, until
+from tests.embedded.up.upsupport import HAS_PROC, KUBECTL, PODS, Up, ask, processes_of, until
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(240),
-    pytest.mark.skipif(not HAS_PROC, reason="looks for processes in /proc"),
+    pytest.mark.skipif(not HAS_PROC, reason="searches for processes in /proc"),
 ]
 # Where secrets live: private files, databases, and a VM's own folders before its job.
 HOMES = ("kubeconfig", "secrets.json", "tokens", "tls", "kube.db", "github.db", "postgres")
@@ -30,7 +30,7 @@ OBJECTS = (
     "/apis/tuist.dev/v1alpha1/runnerpools",
     "/apis/coordination.k8s.io/v1/leases",
 )
-NOSY = """
+PROBE = """
 set +e; echo begin; env; id; ls -laR .. 2>/dev/null | head -200
 for f in /proc/self/environ /proc/[0-9]*/environ /proc/[0-9]*/cmdline; do tr '\\0' '\\n' < $f; done 2>/dev/null
 cat ../env/* ../../env/* /vm/env/* ../run/* ../../run/* /vm/run/* 2>/dev/null
@@ -45,7 +45,7 @@ class Search:
     def __init__(self) -> None:
         self._needles: dict[str, bytes] = {}
         self.found: list[str] = []
-        self.looked = 0
+        self.searched = 0
 
     def add(self, name: str, secret: str) -> None:
         value = secret.strip()
@@ -59,8 +59,8 @@ class Search:
     def names(self) -> list[str]:
         return list(self._needles)
 
-    def look(self, place: str, content: bytes) -> None:
-        self.looked += 1
+    def search_in(self, place: str, content: bytes) -> None:
+        self.searched += 1
         self.found += [
             f"{name} in {place}" for name, value in self._needles.items() if value in content
         ]
@@ -80,7 +80,7 @@ def jits(up: Up) -> list[str]:
     """Every JIT configuration that the practice GitHub knows of."""
     found = []
     with tempfile.TemporaryDirectory() as folder:
-        for path in up.data.glob("github.db*"):  # whoever serves it keeps it locked: a copy is read
+        for path in up.data.glob("github.db*"):  # its server holds a lock on it: a copy is read
             shutil.copy(path, folder)
         db = sqlite3.connect(Path(folder) / "github.db")
         for (value,) in db.execute("SELECT value FROM records WHERE kind = 'runner'"):
@@ -112,36 +112,38 @@ def collect(up: Up, search: Search) -> None:
         search.add(f"a guest's token {number}", token)
 
 
-def look_everywhere(up: Up, search: Search, jobs: list[int]) -> None:
+def search_everywhere(up: Up, search: Search, jobs: list[int]) -> None:
     for path in up.data.rglob("*"):
         inside = path.relative_to(up.data)
         if inside.parts[0].startswith(HOMES) and inside != Path("postgres/server.log"):
             continue
         if path.is_file() and not _of_a_guest(inside):
             with contextlib.suppress(OSError):
-                search.look(f"the file {inside}", path.read_bytes())
-    search.look("server.log of Postgres", (up.data / "postgres" / "server.log").read_bytes())
+                search.search_in(f"the file {inside}", path.read_bytes())
+    search.search_in("server.log of Postgres", (up.data / "postgres" / "server.log").read_bytes())
     for each in (*processes_of(up.data), *processes_of(Path(f"/proc/{up.process.pid}"))):
-        search.look(f"arguments of {each.words[:80]}", each.arguments)
-        search.look(f"environment of {each.words[:80]}", each.environment)
+        search.search_in(f"arguments of {each.words[:80]}", each.arguments)
+        search.search_in(f"environment of {each.words[:80]}", each.environment)
     for path in OBJECTS:
         answer = up.kube("GET", path)
         assert answer.status in (200, 404, 501), (path, answer)
-        search.look(path, answer.body)
+        search.search_in(path, answer.body)
     for path in ("/", "/api/v1/overview", "/metrics", "/readyz", "/healthz", "/openapi.json"):
-        search.look(f"the server's {path}", up.server("GET", path).body)
+        search.search_in(f"the server's {path}", up.server("GET", path).body)
     for url, path in (
         ("server", "/webhooks/github"),
         ("server", "/nothing"),
         ("github", "/nothing"),
     ):
-        search.look(f"a refusal of {path}", ask(up.url(url), "POST", path, body=b"{").body)
-    search.look("a refusal of kube", ask(up.url("kube"), "GET", "/api/v1/pods", tls=up.tls()).body)
+        search.search_in(f"a refusal of {path}", ask(up.url(url), "POST", path, body=b"{").body)
+    search.search_in(
+        "a refusal of kube", ask(up.url("kube"), "GET", "/api/v1/pods", tls=up.tls()).body
+    )
     for path in ("/practice/jobs", "/practice/runners", "/practice/deliveries"):
-        search.look(path, up.github("GET", path).body)
+        search.search_in(path, up.github("GET", path).body)
     for job in jobs:
-        search.look(f"the log of job {job}", up.log(job).encode())
-    search.look("what it said", "".join(up.lines).encode() + up.errors.encode())
+        search.search_in(f"the log of job {job}", up.log(job).encode())
+    search.search_in("what it printed", "".join(up.lines).encode() + up.errors.encode())
 
 
 def _of_a_guest(path: Path) -> bool:
@@ -149,31 +151,33 @@ def _of_a_guest(path: Path) -> bool:
     return len(path.parts) > 5 and path.parts[5] in ("env", "run")
 
 
-def test_no_secret_is_seen_anywhere(up: Up) -> None:
+def test_no_secret_is_readable_anywhere(up: Up) -> None:
     until(lambda: len(list(guests(up))) == 2, what="two guests with their tokens")
     search = Search()
     collect(up, search)
     assert sum("guest" in name for name in search.names) == 4
-    job = up.queue(NOSY, "nosy")
+    job = up.queue(PROBE, "probe")
     up.in_state(job, "in_progress")
     for number, jit in enumerate(jits(up)):
         search.add(f"JIT {number}", jit)
-    assert any(name.startswith("JIT") for name in search.names), "no JIT was found to look for"
-    look_everywhere(up, search, [job])  # while the job runs
+    assert any(name.startswith("JIT") for name in search.names), (
+        "no JIT configuration was found to search for"
+    )
+    search_everywhere(up, search, [job])  # while the job runs
     assert up.in_state(job, "completed")["conclusion"] == "success"
     assert "end" in up.log(job)
     collect(up, search)
-    look_everywhere(up, search, [job])
-    assert search.looked > 100
+    search_everywhere(up, search, [job])
+    assert search.searched > 100
     assert search.found == []
 
 
-def test_the_search_finds_what_is_there() -> None:
+def test_the_search_finds_planted_secrets() -> None:
     search = Search()
     search.add("a token", "0123456789abcdef0123")
-    search.look("plain", b"x 0123456789abcdef0123 y")
-    search.look("wrapped", base64.b64encode(b"0123456789abcdef0123"))
-    search.look("nothing", b"0123456789abcdef")
+    search.search_in("plain", b"x 0123456789abcdef0123 y")
+    search.search_in("wrapped", base64.b64encode(b"0123456789abcdef0123"))
+    search.search_in("nothing", b"0123456789abcdef")
     assert search.found == ["a token in plain", "a token (base64) in wrapped"]
 
 
@@ -183,8 +187,8 @@ def test_describing_a_runner_shows_no_secret(up: Up) -> None:
     collect(up, search)
     for pod in up.items(PODS):
         shown = up.kubectl("get", "pod", pod["metadata"]["name"], "-o", "yaml")
-        search.look("a Pod's YAML", shown.encode())
-    assert search.looked and search.found == []
+        search.search_in("a Pod's YAML", shown.encode())
+    assert search.searched and search.found == []
 
 
 def test_private_files_are_private(up: Up) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.embedded.up.upworld import (
+from tests.embedded.up.upsupport import (
     HAS_PROC,
     PATIENCE,
     Up,
@@ -31,7 +31,7 @@ from runyard.embedded.up.shutdown import (
 real = [
     pytest.mark.slow,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(not HAS_PROC, reason="looks for processes in /proc"),
+    pytest.mark.skipif(not HAS_PROC, reason="searches for processes in /proc"),
 ]
 # Neither it nor what it starts ends when it is asked to.
 STUBBORN = "trap '' TERM INT HUP; (trap '' TERM INT HUP; while :; do sleep 1; done) & while :; do sleep 1; done"
@@ -46,7 +46,7 @@ def each(*marks: Any) -> Callable[[Any], Any]:
     return marked
 
 
-# The order of things, without processes
+# The order of the shutdown, without processes
 
 
 def play(scenario: Callable[[], Awaitable[None]]) -> None:
@@ -57,7 +57,7 @@ def play(scenario: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(bounded())
 
 
-def test_work_is_given_up_when_the_end_is_asked_for_and_tidies_up_first() -> None:
+def test_work_is_cancelled_at_a_shutdown_and_cleans_up_first() -> None:
     tidied = []
 
     async def work() -> None:
@@ -68,7 +68,7 @@ def test_work_is_given_up_when_the_end_is_asked_for_and_tidies_up_first() -> Non
 
     async def scenario() -> None:
         shutdown = Shutdown()
-        asyncio.get_running_loop().call_soon(shutdown.ask)
+        asyncio.get_running_loop().call_soon(shutdown.request)
         with pytest.raises(ShutdownRequested):
             await unless(shutdown.begun, work())
         assert tidied == [1]
@@ -76,7 +76,7 @@ def test_work_is_given_up_when_the_end_is_asked_for_and_tidies_up_first() -> Non
     play(scenario)
 
 
-def test_work_that_is_done_is_not_given_up() -> None:
+def test_finished_work_is_not_cancelled() -> None:
     async def work() -> str:
         return "done"
 
@@ -86,16 +86,16 @@ def test_work_that_is_done_is_not_given_up() -> None:
     play(scenario)
 
 
-def test_patience_ends_with_its_time_and_with_a_hurry() -> None:
+def test_a_deadline_ends_with_its_time_and_with_a_second_request() -> None:
     async def scenario() -> None:
         clock, shutdown = RealClock(), Shutdown()
         for_ever = asyncio.Event()
         assert not await within_deadline(
             for_ever.wait(), clock=clock, within=0.01, shutdown=shutdown
         )
-        shutdown.ask()
-        assert not shutdown.hurried.is_set()
-        asyncio.get_running_loop().call_soon(shutdown.ask)
+        shutdown.request()
+        assert not shutdown.forced.is_set()
+        asyncio.get_running_loop().call_soon(shutdown.request)
         assert not await within_deadline(
             for_ever.wait(), clock=clock, within=3600.0, shutdown=shutdown
         )
@@ -103,7 +103,7 @@ def test_patience_ends_with_its_time_and_with_a_hurry() -> None:
     play(scenario)
 
 
-def test_an_end_that_has_begun_is_carried_through_although_it_is_cancelled() -> None:
+def test_a_shutdown_runs_to_completion_although_it_is_cancelled() -> None:
     done, begun, go_on = [], asyncio.Event(), asyncio.Event()
 
     async def end() -> None:
@@ -140,18 +140,18 @@ def ended_without_a_trace(up: Up, code: int = 0) -> None:
 
 
 @each(*real)
-def test_a_second_interrupt_hurries_and_leaves_no_vm_behind() -> None:
+def test_a_second_interrupt_kills_at_once_and_leaves_no_vm() -> None:
     with machine() as up:
         busy(up, 1)
         up.process.send_signal(signal.SIGINT)
-        up.says("stopping")
+        up.prints("stopping")
         up.process.send_signal(signal.SIGINT)
         ended_without_a_trace(up)
         assert up.took < 10.0
 
 
 @each(*real)
-def test_impatience_beyond_measure_changes_nothing() -> None:
+def test_many_interrupts_leave_nothing_behind() -> None:
     with machine() as up:
         busy(up, 1)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
@@ -162,11 +162,11 @@ def test_impatience_beyond_measure_changes_nothing() -> None:
 @each(*real)
 @pytest.mark.parametrize("words", ["starting the Kubernetes API", "starting the practice GitHub"])
 @pytest.mark.parametrize("signals", [[signal.SIGINT], [signal.SIGTERM], [signal.SIGINT] * 2])
-def test_told_to_end_while_it_starts_it_does_so_at_once(
+def test_an_interrupt_during_the_start_ends_it_at_once(
     words: str, signals: list[signal.Signals]
 ) -> None:
     with directory() as data, Up(data) as up:
-        up.says(words)
+        up.prints(words)
         for number in signals:
             up.process.send_signal(number)
         ended_without_a_trace(up)
@@ -178,7 +178,7 @@ def test_told_to_end_while_it_starts_it_does_so_at_once(
 
 
 @each(*real)
-def test_told_to_end_while_it_waits_for_the_orphans_of_a_killed_one() -> None:
+def test_an_interrupt_while_it_waits_for_orphans_ends_it() -> None:
     with directory() as data, Up(data) as first:
         first.ready()
         stuck = first.pid("server")
@@ -202,7 +202,7 @@ def _holds(pid: int, path: Path) -> bool:
 
 
 @each(*real)
-def test_that_nobody_reads_what_it_says_does_not_keep_it_from_ending() -> None:
+def test_a_closed_output_does_not_prevent_the_shutdown() -> None:
     """`runyard up | head -1`: the pipe is closed, and it must still end all that it started."""
     with machine() as up:
         busy(up, 1)
@@ -215,7 +215,7 @@ def test_that_nobody_reads_what_it_says_does_not_keep_it_from_ending() -> None:
 
 
 @each(*real)
-def test_the_vms_of_hosts_that_are_no_longer_played_end_too() -> None:
+def test_the_vms_of_removed_hosts_end_too() -> None:
     with directory() as data, Up(data, "--hosts", "2") as first:
         first.ready()
         first.install()
@@ -228,7 +228,7 @@ def test_the_vms_of_hosts_that_are_no_longer_played_end_too() -> None:
 
 
 @each(*real)
-def test_many_hosts_with_jobs_that_do_not_listen_end_in_time() -> None:
+def test_many_hosts_with_jobs_that_ignore_signals_end_in_time() -> None:
     with machine("--hosts", "6") as up:
         busy(up, 12)
         assert len(processes_of(up.data)) > 40
@@ -238,13 +238,13 @@ def test_many_hosts_with_jobs_that_do_not_listen_end_in_time() -> None:
 
 
 @each(*real)
-def test_scripts_are_told_in_json_where_things_are_and_how_long_the_end_took() -> None:
+def test_json_output_has_the_addresses_and_the_duration_of_the_shutdown() -> None:
     with directory() as data, Up(data, "--json") as up:
-        said = json.loads(up.says('"event":"up"'))
-        assert set(said["urls"]) == {"kube", "server", "github", "operator", "host-1"}
-        assert json.loads((data / "urls.json").read_text()) == said["urls"]
+        printed = json.loads(up.prints('"event":"up"'))
+        assert set(printed["urls"]) == {"kube", "server", "github", "operator", "host-1"}
+        assert json.loads((data / "urls.json").read_text()) == printed["urls"]
         ports = json.loads((data / "ports.json").read_text())
-        assert all(url.endswith(f":{ports[name]}") for name, url in said["urls"].items())
+        assert all(url.endswith(f":{ports[name]}") for name, url in printed["urls"].items())
         up.process.send_signal(signal.SIGINT)
         assert up.finish() == 0
         last = json.loads(up.lines[-1])

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.embedded.up.upworld import HAS_PROC, ended, group_is_empty, until
+from tests.embedded.up.upsupport import HAS_PROC, ended, group_is_empty, until
 
 from runyard.clock import RealClock
 from runyard.embedded.up import supervisor as module
@@ -25,7 +25,7 @@ from runyard.embedded.up.shutdown import Shutdown
 from runyard.embedded.up.supervisor import ComponentFailed, ComponentView, Supervisor
 from runyard.telemetry.log import get_logger
 
-pytestmark = pytest.mark.skipif(not HAS_PROC, reason="looks for what is left over in /proc")
+pytestmark = pytest.mark.skipif(not HAS_PROC, reason="searches for leftovers in /proc")
 READY = "echo ready; "
 
 
@@ -97,7 +97,9 @@ class Stage:
 
     def boot(self) -> Boot:
         root = str(self.layout.root)
-        return Boot(role="x", name="part", root=root, kube_url="", server_url="", github_url="")
+        return Boot(
+            role="x", name="component", root=root, kube_url="", server_url="", github_url=""
+        )
 
     async def until(self, seen: Callable[[], bool]) -> None:
         async with asyncio.timeout(60):
@@ -116,7 +118,7 @@ def play(folder: Path, scenario: Callable[[Stage], Awaitable[None]]) -> None:
             begun.append(stage)
             try:
                 await scenario(stage)
-                await stage.supervisor.stop(("part",))
+                await stage.supervisor.stop(("component",))
             except AssertionError:
                 stage.supervisor.kill_all()
                 raise
@@ -134,7 +136,7 @@ def only(group: pytest.ExceptionInfo[BaseExceptionGroup[Any]]) -> str:
     return str(error)
 
 
-def test_a_part_that_crashes_comes_back_after_growing_pauses(tmp_path: Path) -> None:
+def test_a_crashing_component_is_restarted_after_growing_pauses(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         stage.scripts = [*[READY + "exit 1"] * 9, READY + "cat"]
         await stage.supervisor.add(stage.boot())
@@ -144,22 +146,22 @@ def test_a_part_that_crashes_comes_back_after_growing_pauses(tmp_path: Path) -> 
     play(tmp_path, scenario)
 
 
-def test_old_deaths_are_forgotten_once_a_part_has_lived(tmp_path: Path) -> None:
+def test_the_pause_is_reset_after_a_stable_run(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         stage.scripts = [READY + "exit 1", READY + "exit 1", READY + "cat", READY + "cat"]
         await stage.supervisor.add(stage.boot())
         await stage.until(
             lambda: stage.views[-1].starts == 3 and stage.views[-1].state == "running"
         )
-        stage.clock.ahead += module.LIVED + 1
-        os.kill(stage.supervisor.pid("part"), signal.SIGKILL)
+        stage.clock.ahead += module.STABLE_AFTER + 1
+        os.kill(stage.supervisor.pid("component"), signal.SIGKILL)
         await stage.until(lambda: stage.views[-1].starts == 4)
         assert stage.clock.pauses == [0.2, 0.4, 0.2]
 
     play(tmp_path, scenario)
 
 
-def test_whoever_looks_on_sees_a_death_and_the_return(tmp_path: Path) -> None:
+def test_the_view_shows_an_exit_and_the_restart(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         stage.scripts = [READY + "exit 7", READY + "cat"]
         await stage.supervisor.add(stage.boot())
@@ -169,28 +171,28 @@ def test_whoever_looks_on_sees_a_death_and_the_return(tmp_path: Path) -> None:
         assert [view.state for view in stage.views] == [
             *("starting", "running", "waiting", "starting", "running")
         ]
-        died = stage.views[2]
-        assert (died.pid, died.code) == (0, 7)
+        exited = stage.views[2]
+        assert (exited.pid, exited.code) == (0, 7)
         assert stage.supervisor.views() == (stage.views[-1],)
-        assert stage.supervisor.pid("part") == stage.started[-1]
+        assert stage.supervisor.pid("component") == stage.started[-1]
 
     play(tmp_path, scenario)
 
 
-def test_a_part_that_cannot_work_ends_the_machine_at_once(tmp_path: Path) -> None:
+def test_a_component_that_cannot_work_ends_the_machine_at_once(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         stage.scripts = ["echo 'the disk is broken' >&2; exit 3"]
         await stage.supervisor.add(stage.boot())
 
     with pytest.raises(BaseExceptionGroup) as caught:
         play(tmp_path, scenario)
-    said = only(caught)
-    assert "the component part ended with code 3" in said
-    assert f"Its log: {tmp_path}/data/logs/part.log" in said
-    assert said.endswith("The log ends with:\nthe disk is broken")
+    printed = only(caught)
+    assert "the component component ended with code 3" in printed
+    assert f"Its log: {tmp_path}/data/logs/component.log" in printed
+    assert printed.endswith("The log ends with:\nthe disk is broken")
 
 
-def test_a_part_that_never_becomes_ready_is_given_up(tmp_path: Path) -> None:
+def test_a_component_that_never_becomes_ready_ends_the_machine(tmp_path: Path) -> None:
     starts = []
 
     async def scenario(stage: Stage) -> None:
@@ -200,48 +202,54 @@ def test_a_part_that_never_becomes_ready_is_given_up(tmp_path: Path) -> None:
 
     with pytest.raises(BaseExceptionGroup) as caught:
         play(tmp_path, scenario)
-    assert len(starts) == module.HOPELESS
+    assert len(starts) == module.MAX_UNREADY_STARTS
     assert "ended with code 1" in only(caught) and "no database" in only(caught)
 
 
-def test_a_part_that_was_ready_before_is_tried_for_ever(tmp_path: Path) -> None:
+def test_a_component_that_was_ready_before_is_always_retried(tmp_path: Path) -> None:
     """An external database is unavailable for an hour: the machine keeps running."""
     last = "no connection"
     failing = f"echo '{last}' >&2; exit 1"
 
     async def scenario(stage: Stage) -> None:
-        stage.scripts = [READY + "exit 1", *[failing] * (3 * module.HOPELESS), READY + "cat"]
+        stage.scripts = [
+            READY + "exit 1",
+            *[failing] * (3 * module.MAX_UNREADY_STARTS),
+            READY + "cat",
+        ]
         await stage.supervisor.add(stage.boot())
         await stage.until(
             lambda: (
                 stage.views[-1].state == "running"
-                and stage.views[-1].starts == 3 * module.HOPELESS + 2
+                and stage.views[-1].starts == 3 * module.MAX_UNREADY_STARTS + 2
             )
         )
         assert stage.clock.pauses[-1] == module.LONGEST_PAUSE
         waiting = [view for view in stage.views if view.state == "waiting"]
-        assert waiting[-1].note == last, "whoever looks on is told why"
+        assert waiting[-1].note == last, "the view has the reason"
 
     play(tmp_path, scenario)
 
 
-def test_a_hurry_waits_for_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_request_kills_all_components_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "END_WITHIN", 3600.0)
 
     async def scenario(stage: Stage) -> None:
         stage.scripts = [f"trap '' TERM; {READY}while read x; do :; done; sleep 3600"]
         await stage.supervisor.add(stage.boot())
         async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-            group.create_task(stage.supervisor.stop(("part",), within=3600.0))
-            stage.shutdown.ask()
-            stage.shutdown.ask()
+            group.create_task(stage.supervisor.stop(("component",), within=3600.0))
+            stage.shutdown.request()
+            stage.shutdown.request()
         await stage.until(lambda: stage.views[-1].state == "ended")
         assert stage.views[-1].code == -signal.SIGKILL
 
     play(tmp_path, scenario)
 
 
-def test_a_part_that_hangs_at_its_first_start_is_told(tmp_path: Path) -> None:
+def test_a_component_that_hangs_at_its_first_start_is_reported(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         stage.scripts = ["echo 'waiting for something' >&2; exec cat"]
         await stage.supervisor.add(stage.boot(), within=0.3)
@@ -251,7 +259,7 @@ def test_a_part_that_hangs_at_its_first_start_is_told(tmp_path: Path) -> None:
     assert "was not ready within 0.3 s" in only(caught)
 
 
-def test_a_part_that_hangs_when_it_comes_back_is_killed_and_tried_again(tmp_path: Path) -> None:
+def test_a_component_that_hangs_at_a_restart_is_killed_and_retried(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         def start() -> None:
             stage.clock.patience = 0.01 if len(stage.started) == 2 else 1.0
@@ -266,7 +274,7 @@ def test_a_part_that_hangs_when_it_comes_back_is_killed_and_tried_again(tmp_path
     play(tmp_path, scenario)
 
 
-def test_a_part_that_ignores_the_request_to_end_is_killed_with_its_group(
+def test_a_component_that_ignores_term_is_killed_with_its_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "END_WITHIN", 0.2)
@@ -278,7 +286,7 @@ def test_a_part_that_ignores_the_request_to_end_is_killed_with_its_group(
     play(tmp_path, scenario)
 
 
-def test_what_a_part_left_in_its_group_ends_with_it(tmp_path: Path) -> None:
+def test_processes_that_a_component_left_in_its_group_end_with_it(tmp_path: Path) -> None:
     left = "(trap '' TERM HUP; exec sleep 300) >/dev/null & "
 
     async def orderly(stage: Stage) -> None:
@@ -296,18 +304,18 @@ def test_what_a_part_left_in_its_group_ends_with_it(tmp_path: Path) -> None:
     play(tmp_path, crashed)
 
 
-def test_nothing_is_started_again_once_the_end_has_begun(tmp_path: Path) -> None:
+def test_nothing_is_restarted_during_a_shutdown(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         stage.scripts = [READY + "cat"]
         await stage.supervisor.add(stage.boot())
-        await stage.supervisor.stop(("part",))
+        await stage.supervisor.stop(("component",))
         await stage.until(lambda: stage.views[-1].state == "ended")
         assert len(stage.started) == 1
 
     play(tmp_path, scenario)
 
 
-def test_a_part_that_starts_while_the_machine_ends_does_not_stay(tmp_path: Path) -> None:
+def test_a_component_that_starts_during_a_shutdown_is_ended(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         def stop() -> None:
             if len(stage.started) == 2:
@@ -334,7 +342,7 @@ def test_kill_all_leaves_nothing(tmp_path: Path) -> None:
 # The real child
 
 
-def orders(folder: Path, **changes: Any) -> Boot:
+def boot_of(folder: Path, **changes: Any) -> Boot:
     layout = Layout(folder / "data")
     layout.prepare()
     boot = Boot(
@@ -348,8 +356,8 @@ def orders(folder: Path, **changes: Any) -> Boot:
     return msgspec.structs.replace(boot, **changes)
 
 
-def test_a_child_with_a_damaged_directory_says_that_it_cannot_work(tmp_path: Path) -> None:
-    boot = orders(tmp_path)
+def test_a_child_with_a_damaged_directory_exits_with_cannot_work(tmp_path: Path) -> None:
+    boot = boot_of(tmp_path)
     boot.layout.secrets.write_text("{")
 
     async def scenario() -> int:
@@ -368,7 +376,7 @@ def test_a_child_gets_no_more_of_the_environment_than_it_needs(
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
     monkeypatch.setenv("RUNYARD_ISOLATION", "none")
-    boot = orders(tmp_path)
+    boot = boot_of(tmp_path)
     secret = "postgres-password-" + "x" * 8
 
     async def scenario() -> tuple[bytes, bytes]:
@@ -387,15 +395,15 @@ def test_a_child_gets_no_more_of_the_environment_than_it_needs(
     assert arguments.endswith(b"github\0")
 
 
-def test_a_child_that_nobody_gives_orders_says_what_it_is_for() -> None:
-    said = subprocess.run(
+def test_a_child_without_a_configuration_prints_its_purpose() -> None:
+    printed = subprocess.run(
         [sys.executable, "-m", "runyard.embedded.up.child"],
         input=b"\n",
         capture_output=True,
         check=False,
         env={"PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    assert (said.returncode, said.stderr) == (2, b"this program is started by `runyard up`\n")
+    assert (printed.returncode, printed.stderr) == (2, b"this program is started by `runyard up`\n")
 
 
 _PARENT = """
@@ -414,7 +422,7 @@ asyncio.run(main())
 def test_a_child_ends_when_its_parent_was_killed(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.set_inheritable(True)
-        boot = orders(tmp_path, sockets=(("127.0.0.1", listening.fileno()),))
+        boot = boot_of(tmp_path, sockets=(("127.0.0.1", listening.fileno()),))
         load_or_make(boot.layout, random.SystemRandom())
         parent = subprocess.Popen(
             [sys.executable, "-c", _PARENT, msgspec.json.encode(boot).decode()],

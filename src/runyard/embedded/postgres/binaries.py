@@ -88,7 +88,9 @@ def copy_to(binaries: Binaries, target: Path) -> Binaries:
 
 def _named(folder: Path) -> Binaries:
     if not _complete(folder):
-        raise EmbeddedPostgresError(f"RUNYARD_PG_BIN={folder} holds no postgres and initdb")
+        raise EmbeddedPostgresError(
+            f"RUNYARD_PG_BIN={folder} does not contain postgres and initdb: correct or unset it"
+        )
     return at(folder.resolve())
 
 
@@ -116,10 +118,10 @@ def _complete(folder: Path) -> bool:
 def _version(folder: Path) -> str:
     """The release, from the program itself: it names the template of new clusters."""
     try:
-        said = subprocess.run(
+        printed = subprocess.run(
             [str(folder / "postgres"), "--version"], capture_output=True, text=True, check=True
         ).stdout
     except (OSError, subprocess.CalledProcessError) as error:
         raise EmbeddedPostgresError(f"{folder}/postgres does not run: {error}") from error
-    match = re.search(r"(\d+(?:\.\d+)*)", said)
+    match = re.search(r"(\d+(?:\.\d+)*)", printed)
     return match.group(1) if match else "unknown"

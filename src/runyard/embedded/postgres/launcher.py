@@ -110,7 +110,7 @@ def _watch(pid: int, spec: dict[str, Any], wake: int) -> int:
             order = _SIGNALS.get(byte, spec["stop_signal"])
         if wake in readable and any(n != signal.SIGCHLD for n in os.read(wake, 64)):
             order = spec["stop_signal"]
-        if stopping and not readable:  # the time is over: escalate
+        if stopping and not readable:  # the timeout has passed: escalate
             order = signal.SIGQUIT if stopping == signal.SIGINT else signal.SIGKILL
         if order:
             stopping = order

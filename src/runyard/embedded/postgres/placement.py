@@ -45,7 +45,7 @@ def choose(binaries: Binaries, data_dir: Path, *, namespaces: bool = True) -> Pl
     inside = Identity(kind="namespace", uid=nobody.uid, gid=nobody.gid)
     if os.geteuid() != 0:
         direct = Identity(kind="direct", uid=os.geteuid(), gid=os.getegid())
-        # initdb insists on a name for its user; a container's arbitrary uid has none.
+        # initdb requires a name for its user; a container's arbitrary uid has none.
         fits = _has_name(direct.uid) or not (namespaces and namespace_works(binaries, inside))
         return Placement(identity=direct if fits else inside, binaries=binaries, home=data_dir)
     data_open, programs_open = reachable(data_dir, nobody), reachable(binaries.bin, nobody)
@@ -53,11 +53,11 @@ def choose(binaries: Binaries, data_dir: Path, *, namespaces: bool = True) -> Pl
         return Placement(identity=nobody, binaries=binaries, home=data_dir)
     if namespaces and namespace_works(binaries, inside):
         return Placement(identity=inside, binaries=binaries, home=data_dir)
-    shelter = _shelter(nobody)
-    usable = binaries if programs_open else copy_to(binaries, shelter)
+    shared = _shared_directory(nobody)
+    usable = binaries if programs_open else copy_to(binaries, shared)
     if data_open:
         return Placement(identity=nobody, binaries=usable, home=data_dir)
-    home = shelter / hashlib.sha256(str(data_dir).encode()).hexdigest()[:16]
+    home = shared / hashlib.sha256(str(data_dir).encode()).hexdigest()[:16]
     notice = (
         f"the database lives in {home}, not in {data_dir}: an unprivileged user cannot reach that "
         "directory and this kernel refuses user namespaces. The system may empty its temporary "
@@ -89,7 +89,7 @@ def _may_enter(info: os.stat_result, identity: Identity) -> bool:
     return bool(info.st_mode & stat.S_IXOTH)
 
 
-def _shelter(nobody: Identity) -> Path:
+def _shared_directory(nobody: Identity) -> Path:
     """A directory of ours below a temporary directory that every user can reach.
 
     Its name is predictable, so another user may have created it first: only we may be able to write to it.
@@ -99,17 +99,17 @@ def _shelter(nobody: Identity) -> Path:
             break
     else:
         raise EmbeddedPostgresError("no temporary directory that an unprivileged user can reach")
-    shelter = base / "runyard-postgres"
+    shared = base / "runyard-postgres"
     try:
-        shelter.mkdir(mode=0o755)
-        shelter.chmod(0o755)
+        shared.mkdir(mode=0o755)
+        shared.chmod(0o755)
     except FileExistsError:
-        info = shelter.lstat()
+        info = shared.lstat()
         if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid() or info.st_mode & 0o022:
             raise EmbeddedPostgresError(
-                f"{shelter} is not a directory that only we may write; remove it"
+                f"{shared} is not a directory that only we may write; remove it"
             ) from None
-    return shelter
+    return shared
 
 
 def _nobody() -> Identity:

@@ -76,7 +76,7 @@ class Launched:
             start_new_session=True,  # Ctrl-C in a terminal must reach only us, not the server
             bufsize=0,
         )
-        self._heard = b""
+        self._buffer = b""
 
     def wait_ready(self, timeout: float) -> int | None:
         """The server's process id once it accepts connections; None when it ended instead."""
@@ -118,12 +118,12 @@ class Launched:
         """The launcher's next line; None on timeout."""
         assert self._process.stdout is not None
         descriptor = self._process.stdout.fileno()
-        while b"\n" not in self._heard:
+        while b"\n" not in self._buffer:
             if not select.select([descriptor], [], [], timeout)[0]:
                 return None
             chunk = os.read(descriptor, 4096)
             if not chunk:
                 return "exited"
-            self._heard += chunk
-        line, _, self._heard = self._heard.partition(b"\n")
+            self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
         return line.decode()

@@ -1,6 +1,6 @@
 """Provides a database: the one named in the environment, or an embedded server.
 
-`DATABASE_URL` wins, always. It is then used as it is (and as the maintenance database by tests).
+`DATABASE_URL` has precedence. It is used unchanged (and by tests as the maintenance database).
 """
 
 import os

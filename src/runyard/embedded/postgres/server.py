@@ -45,9 +45,7 @@ from runyard.files import write_whole
 # The kernel's limit for a socket's path, without its closing zero byte.
 _SOCKET_PATH_LIMIT = 107 if sys.platform == "linux" else 103
 _SOCKET_NAME = "/.s.PGSQL.5432"
-_STILL_THERE = (
-    "shared memory block"  # in its log when a process still holds the memory of the last start
-)
+_MEMORY_IN_USE = "shared memory block"  # in its log when a process of the last start still runs
 _LOG_LIMIT = 16 * 1024 * 1024
 _STOP_TIMEOUT = 60.0
 
@@ -78,7 +76,7 @@ class EmbeddedPostgres:
         start_timeout: float = 120.0,
         host: HostSetup = THIS_HOST,
     ) -> None:
-        self.data_dir = Path(os.path.abspath(data_dir))  # noqa: PTH100 links stay: a person chose them
+        self.data_dir = Path(os.path.abspath(data_dir))  # noqa: PTH100 links stay: the user chose them
         self.log = self.data_dir / "server.log"
         self.notice = ""
         self.pid = 0
@@ -108,17 +106,17 @@ class EmbeddedPostgres:
         self._take_lock()
         try:
             self.notice = placement.notice
-            self._go_on()
+            self._raise_if_abandoned()
             self._ensure_cluster(placement)
-            self._go_on()
+            self._raise_if_abandoned()
             self._socket = self._make_socket_dir(placement)
             self._launch(placement, self._socket)
-            self.conninfo = self._open_up()
+            self.conninfo = self._prepare_database()
         except (EmbeddedPostgresError, psycopg.Error) as error:
             self.stop(immediate=self._abandoned.is_set())
-            self._go_on()  # raises if this is why
+            self._raise_if_abandoned()
             if isinstance(error, psycopg.Error):
-                raise self._locked_out(error) from error
+                raise self._login_error(error) from error
             raise
         except BaseException:
             self.stop()
@@ -132,7 +130,7 @@ class EmbeddedPostgres:
         if self._launched is not None:
             self._launched.order(b"i")
 
-    def hurry(self) -> None:
+    def stop_immediately(self) -> None:
         """Makes a `stop` in another thread continue as if it were `immediate`."""
         if self._ending is not None:
             self._ending.order(b"i")
@@ -169,27 +167,25 @@ class EmbeddedPostgres:
     ) -> None:
         self.stop()
 
-    def _go_on(self) -> None:
+    def _raise_if_abandoned(self) -> None:
         if self._abandoned.is_set():
             raise Abandoned(f"the start of the server in {self.data_dir} was abandoned")
 
-    def _locked_out(self, error: psycopg.Error) -> EmbeddedPostgresError:
+    def _login_error(self, error: psycopg.Error) -> EmbeddedPostgresError:
         """The error for a server that starts and refuses the login: its password was lost, or it is stopping."""
-        said = (
-            f"the server in {self.data_dir} was started and refuses the login: {str(error).strip()}"
-        )
-        lost = isinstance(error, psycopg.OperationalError) and "authentication failed" not in said
+        text = f"the server in {self.data_dir} runs and refuses the login: {str(error).strip()}"
+        lost = isinstance(error, psycopg.OperationalError) and "authentication failed" not in text
         if lost:
-            return EmbeddedPostgresError(f"{said}. Its log is {self.log}")
+            return EmbeddedPostgresError(f"{text}. Its log is {self.log}")
         kept = self.data_dir / "password"
         return EmbeddedPostgresError(
-            f"{said}. Restore {kept}, or move {self.data_dir} away to start with an empty database"
+            f"{text}. Restore {kept}, or move {self.data_dir} away to start with an empty database"
         )
 
-    def _fallen(self, said: str) -> EmbeddedPostgresError:
+    def _start_error(self, text: str) -> EmbeddedPostgresError:
         """The error for a server that ended before it was ready."""
         if (
-            _STILL_THERE in said
+            _MEMORY_IN_USE in text
         ):  # after a kill the sessions of the earlier server end a moment later
             fix = "Processes of the earlier server are still ending; start it again in a moment."
         else:
@@ -198,14 +194,14 @@ class EmbeddedPostgres:
                 " database."
             )
         return EmbeddedPostgresError(
-            f"the server in {self.data_dir} ended while starting. {fix} Its log, {self.log}, says:\n{said}"
+            f"the server in {self.data_dir} ended while starting. {fix} Its log, {self.log}, says:\n{text}"
         )
 
     def _take_lock(self) -> None:
         try:
             self._lock.acquire()
         except GivenUp:
-            self._go_on()
+            self._raise_if_abandoned()
         except DirectoryInUse as error:
             raise AlreadyRunning(str(error)) from error
         except DirectoryStuck as error:
@@ -298,16 +294,16 @@ class EmbeddedPostgres:
             since = os.fstat(log).st_size
             line = command(spec, placement.identity)
             self._launched = Launched(line, log=log, keep=self._lock.descriptor)
-            self._go_on()  # from now on `abandon` sees what was launched
+            self._raise_if_abandoned()  # from now on `abandon` sees what was launched
         finally:
             os.close(log)
         pid = self._launched.wait_ready(self._start_timeout)
         if pid is None:
-            self._go_on()
-            raise self._fallen(tail(self.log, since=since))
+            self._raise_if_abandoned()
+            raise self._start_error(tail(self.log, since=since))
         self.pid = pid
 
-    def _open_up(self) -> str:
+    def _prepare_database(self) -> str:
         """Replaces the template's password, ensures that the database exists, returns the conninfo."""
         first = self.data_dir / "password.first"
         if first.exists():

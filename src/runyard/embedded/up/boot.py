@@ -68,7 +68,7 @@ QUICK = Pace(
 )
 
 
-class Hub(msgspec.Struct, frozen=True, kw_only=True):
+class GitHubCredentials(msgspec.Struct, frozen=True, kw_only=True):
     """The server's credentials at a real GitHub. Key and token stay in their files."""
 
     ca_file: str = ""
@@ -81,7 +81,7 @@ class Hub(msgspec.Struct, frozen=True, kw_only=True):
     runner_group: int = 1
 
     def __repr__(self) -> str:
-        return "Hub(…)"
+        return "GitHubCredentials(…)"
 
 
 class Boot(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +98,7 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True):
     pace: Pace = Pace()
     faults: bool = False  # the demo's faults may be triggered
     app_id: int = 1  # of the practice GitHub
-    github: Hub | None = None  # a real one, instead of the practice GitHub
+    github: GitHubCredentials | None = None  # a real one, instead of the practice GitHub
     runtime: str = "process"
     disk_mb: int = 0  # that one VM may write; 0: the default
 

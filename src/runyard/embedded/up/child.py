@@ -34,11 +34,11 @@ Main = Callable[[Context], Awaitable[None]]
 
 def main() -> int:
     """Runs one component."""
-    orders = sys.stdin.buffer.readline()
-    if not orders.strip():
+    line = sys.stdin.buffer.readline()
+    if not line.strip():
         sys.stderr.write("this program is started by `runyard up`\n")
         return 2
-    boot = msgspec.json.decode(orders, type=Boot)
+    boot = msgspec.json.decode(line, type=Boot)
     configure(level=os.environ.get("RUNYARD_LOG", "info"))
     log = get_logger(boot.role, component=boot.name)
     role: Main = import_module(f"runyard.embedded.up.roles.{boot.role}").run

@@ -39,9 +39,9 @@ class Running:
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
-        self._swept = False  # ended with its group: the number may belong to another process by now
+        self._group_killed = False  # then its id may belong to another process
         self._loop = asyncio.get_running_loop()
-        self._spoke: asyncio.Future[bytes] = self._loop.create_future()
+        self._first_output: asyncio.Future[bytes] = self._loop.create_future()
         self._ended: asyncio.Future[int] = self._loop.create_future()
         assert process.stdin is not None and process.stdout is not None
         self._input, self._output = process.stdin, process.stdout
@@ -60,22 +60,22 @@ class Running:
 
     async def ready(self) -> bool:
         """Waits until it is ready; False if it ended before that."""
-        await asyncio.wait((self._spoke, self._ended), return_when=asyncio.FIRST_COMPLETED)
-        return self._spoke.done() and self._spoke.result() == _READY
+        await asyncio.wait((self._first_output, self._ended), return_when=asyncio.FIRST_COMPLETED)
+        return self._first_output.done() and self._first_output.result() == _READY
 
     async def wait(self) -> int:
         """Waits for its end; returns the exit code."""
         return await asyncio.shield(self._ended)
 
-    def ask_to_end(self) -> None:
+    def terminate(self) -> None:
         """Sends SIGTERM."""
         if self.code is None:
             self._signal(signal.SIGTERM)
 
     def end(self) -> None:
         """Kills its whole group, also what an ended process left behind there."""
-        if not self._swept:
-            self._swept = self.code is not None
+        if not self._group_killed:
+            self._group_killed = self.code is not None
             self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -90,10 +90,10 @@ class Running:
     def _read_ready(self) -> None:
         """Reads `ready`, or the end of its output."""
         self._loop.remove_reader(self._output.fileno())
-        self._spoke.set_result(os.read(self._output.fileno(), len(_READY)))
+        self._first_output.set_result(os.read(self._output.fileno(), len(_READY)))
 
     def _set_ended(self, code: int) -> None:
-        if not self._spoke.done():
+        if not self._first_output.done():
             self._loop.remove_reader(self._output.fileno())
             if select.select([self._output], [], [], 0)[
                 0
@@ -105,10 +105,10 @@ class Running:
         self._ended.set_result(code)
 
 
-async def start(boot: Boot, keep: int) -> Running:
-    """Starts the process of a component; `keep` is the data directory's lock, which it shares."""
+async def start(boot: Boot, lock: int) -> Running:
+    """Starts the process of a component; `lock` is the descriptor of the data directory's lock, which it inherits."""
     layout = boot.layout
-    fds = tuple(fd for fd in (*(fd for _, fd in boot.sockets), keep) if fd >= 0)
+    fds = tuple(fd for fd in (*(fd for _, fd in boot.sockets), lock) if fd >= 0)
     log = _open_log(layout, boot.name)
     try:
         process = subprocess.Popen(  # noqa: ASYNC220 our own program; starting one takes a moment only
@@ -126,7 +126,7 @@ async def start(boot: Boot, keep: int) -> Running:
     finally:
         os.close(log)
     assert process.stdin is not None
-    with contextlib.suppress(OSError):  # it died at once; `wait` reports that
+    with contextlib.suppress(OSError):  # it exited at once; `wait` reports that
         process.stdin.write(msgspec.json.encode(boot) + b"\n")  # less than a pipe holds
     return Running(process)
 

@@ -46,28 +46,28 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     def github(self) -> HttpTransport:
         """A transport to GitHub; close it."""
-        hub = self.boot.github
-        if hub is None or not hub.ca_file:
+        github = self.boot.github
+        if github is None or not github.ca_file:
             return transport(self.boot.github_url)
-        tls = client_context(Path(hub.ca_file).read_bytes())
+        tls = client_context(Path(github.ca_file).read_bytes())
         return HttpTransport(self.boot.github_url, tls=tls)
 
     def auth(self) -> Auth:
         """The server's credentials at GitHub."""
-        hub = self.boot.github
-        if hub is None:
+        github = self.boot.github
+        if github is None:
             key = self.secrets().app_key
             return AppAuth(app_id=self.boot.app_id, private_key=key, clock=self.clock)
-        if hub.token_file:
-            token = Path(hub.token_file).read_text(encoding="utf-8").strip()
-            return TokenAuth(token, repository_name=hub.repository)
-        key = Path(hub.key_file).read_text(encoding="utf-8")
-        return AppAuth(app_id=hub.app_id, private_key=key, clock=self.clock)
+        if github.token_file:
+            token = Path(github.token_file).read_text(encoding="utf-8").strip()
+            return TokenAuth(token, repository_name=github.repository)
+        key = Path(github.key_file).read_text(encoding="utf-8")
+        return AppAuth(app_id=github.app_id, private_key=key, clock=self.clock)
 
     def webhook_secrets(self) -> tuple[str, ...]:
         """The secrets of GitHub's webhooks: the machine's, and the App's if it has another."""
-        own, hub = self.secrets().webhook_secret, self.boot.github
-        return (own, hub.secret) if hub is not None and hub.secret else (own,)
+        own, github = self.secrets().webhook_secret, self.boot.github
+        return (own, github.secret) if github is not None and github.secret else (own,)
 
     def kube(self) -> HttpTransport:
         """A transport to the API; close it."""

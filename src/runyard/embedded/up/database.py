@@ -1,4 +1,4 @@
-"""Runs the machine's Postgres and restarts it when it dies, unless DATABASE_URL names another one.
+"""Runs the machine's Postgres and restarts it when it exits, unless DATABASE_URL names another one.
 
 A database that a URL names is not run by us: it is checked at the start, it must be empty or already belong to this
 machine, and when it is unreachable later the components wait for it.
@@ -22,7 +22,7 @@ T = TypeVar("T")
 DATABASE = "runyard"
 STOP_WITHIN = 1.5  # seconds; then it is killed, and the next start replays its log
 _CHECK_EVERY = 1.0
-_GIVE_AWAY = "DELETE FROM machine"
+_RELEASE = "DELETE FROM machine"
 _PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 
 
@@ -54,7 +54,7 @@ class MachineDatabase:
         )
         self._busy = asyncio.Lock()  # one start or stop at a time
         self._starting = False
-        self._over = False
+        self._stopped = False
 
     @property
     def notice(self) -> str:
@@ -75,15 +75,15 @@ class MachineDatabase:
         return await self._start_server()
 
     async def watch(self) -> None:
-        """Restarts it whenever it has died. The address and the password stay the same."""
+        """Restarts it whenever it has exited. The address and the password stay the same."""
         pause = _PAUSE
-        while not self._given and not self._over:
+        while not self._given and not self._stopped:
             await self._clock.sleep(_CHECK_EVERY)
-            if self._server.running or self._over:
+            if self._server.running or self._stopped:
                 pause = _PAUSE
                 continue
-            self._log.warning("postgres died")
-            self._report("postgres died; restarting it")
+            self._log.warning("postgres exited")
+            self._report("postgres exited; restarting it")
             try:
                 await self._start_server()
                 self._report(f"postgres is back (process {self._server.pid})")
@@ -94,7 +94,7 @@ class MachineDatabase:
 
     async def stop(self, shutdown: Shutdown) -> None:
         """Stops it with everything on disk; on the second Ctrl-C it is killed, which loses nothing."""
-        self._over = True
+        self._stopped = True
         if self._starting:
             self._server.abandon()
         async with self._busy:
@@ -102,11 +102,11 @@ class MachineDatabase:
             if not await within_deadline(
                 _ended(stopping), clock=self._clock, within=STOP_WITHIN, shutdown=shutdown
             ):
-                self._server.hurry()
+                self._server.stop_immediately()
             await stopping
 
     async def _start_server(self) -> str:
-        """Starts it in a thread, which cannot be cancelled: it is asked to give up, and waited for."""
+        """Starts it in a thread, which cannot be cancelled: on a cancellation the start is abandoned."""
         async with self._busy:
             self._starting = True
             starting = asyncio.get_running_loop().run_in_executor(None, self._restart)
@@ -120,7 +120,7 @@ class MachineDatabase:
                 self._starting = False
 
     def _restart(self) -> str:
-        self._server.stop()  # clears what is left of the process that died
+        self._server.stop()  # cleans up after the process that exited
         return self._server.start()
 
 
@@ -150,5 +150,5 @@ def _check(conninfo: str, machine: Owner) -> None:
         raise BadDatabase(
             f"the database that DATABASE_URL names belongs to another machine, whose state is in {owner.place}."
             " Use another database, or unset DATABASE_URL to start an embedded one; if that machine is gone for good,"
-            f" release the database: {_GIVE_AWAY}"
+            f" release the database: {_RELEASE}"
         )

@@ -51,7 +51,7 @@ from runyard.wire import names
 
 END_WITHIN = 10.0
 # The time of each step of the shutdown; that of Postgres is `database.STOP_WITHIN`.
-_AGENTS, _VM_GRACE, _VMS, _VMS_KILLED, _PARTS, _API = 1.0, 2.0, 3.0, 2.5, 1.5, 1.0
+_AGENTS, _VM_GRACE, _VMS, _VMS_KILLED, _COMPONENTS, _API = 1.0, 2.0, 3.0, 2.5, 1.5, 1.0
 
 
 class ProgressListener:
@@ -262,17 +262,17 @@ async def _end(
     listener.report("stopping")
     try:
         await supervisor.stop(machine.hosts, within=_AGENTS)
-        calm = await within_deadline(
-            _quietly(machine.stop_vms(grace=_VM_GRACE), log, listener),
+        ended = await within_deadline(
+            _logging_failures(machine.stop_vms(grace=_VM_GRACE), log, listener),
             clock=clock,
             within=_VMS,
             shutdown=shutdown,
         )
         async with asyncio.TaskGroup() as group:
-            if not calm:
+            if not ended:
                 group.create_task(_kill_vms(machine, clock=clock, log=log, listener=listener))
             others = ("operator", "server", "github")
-            group.create_task(supervisor.stop(others, within=_PARTS))
+            group.create_task(supervisor.stop(others, within=_COMPONENTS))
         await supervisor.stop(("kube",), within=_API)
     finally:
         supervisor.kill_all()
@@ -285,19 +285,19 @@ async def _kill_vms(
 ) -> None:
     try:
         async with clock.timeout(_VMS_KILLED):
-            await _quietly(machine.stop_vms(grace=0.0), log, listener)
+            await _logging_failures(machine.stop_vms(grace=0.0), log, listener)
     except TimeoutError:
         listener.report(
             "some VMs do not end although they were killed; find the processes below hosts/"
         )
 
 
-async def _quietly(
+async def _logging_failures(
     work: Coroutine[None, None, None], log: Logger, listener: ProgressListener
 ) -> None:
     try:
         await work
-    except Exception as error:  # noqa: BLE001 the end of the machine: nothing may stand in its way
+    except Exception as error:  # noqa: BLE001 the end of the machine: a failed step must not stop it
         log.warning("could not end cleanly", what="VMs", error=str(error))
         listener.report(f"a VM could not be ended: {error}")
 

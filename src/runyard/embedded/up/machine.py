@@ -11,7 +11,7 @@ import msgspec
 
 from runyard.clock import Clock
 from runyard.embedded.up import accounts
-from runyard.embedded.up.boot import QUICK, Boot, Hub, Pace
+from runyard.embedded.up.boot import QUICK, Boot, GitHubCredentials, Pace
 from runyard.embedded.up.database import MachineDatabase
 from runyard.embedded.up.hosts import host_names, vm_home
 from runyard.embedded.up.layout import Layout
@@ -152,8 +152,8 @@ class Machine:
                 raise outcome
 
 
-def _credentials(real: RealGitHub) -> Hub:
-    return Hub(
+def _credentials(real: RealGitHub) -> GitHubCredentials:
+    return GitHubCredentials(
         ca_file=str(real.ca or ""),
         app_id=real.app_id,
         key_file=str(real.key or ""),

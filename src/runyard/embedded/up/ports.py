@@ -60,10 +60,10 @@ def bind(
     return bound
 
 
-def _port(remembered: object) -> int:
+def _port(port: object) -> int:
     """A stored port, if it is valid; else 0 for any."""
-    sound = isinstance(remembered, int) and 1024 <= remembered < 65536
-    return remembered if isinstance(remembered, int) and sound else 0
+    sound = isinstance(port, int) and 1024 <= port < 65536
+    return port if isinstance(port, int) and sound else 0
 
 
 def _listen_again(address: str, port: int, name: str) -> socket.socket:

@@ -82,10 +82,10 @@ class PracticeClient:
 
 def _reason(answer: Response) -> str:
     try:
-        said = msgspec.json.decode(answer.body, type=Problem)
+        problem = msgspec.json.decode(answer.body, type=Problem)
     except msgspec.MsgspecError:
         return ""
-    return ": ".join(component for component in (said.error, said.reason) if component)
+    return ": ".join(component for component in (problem.error, problem.reason) if component)
 
 
 def _decoded(answer: Response, type_: type[T]) -> T:

@@ -18,21 +18,21 @@ class ShutdownRequested(Exception):
 
 
 class Shutdown:
-    """Call `ask` at each Ctrl-C."""
+    """Call `request` at each Ctrl-C."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()
-        self.hurried = asyncio.Event()
+        self.forced = asyncio.Event()
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Requests the shutdown; a second call: at once."""
         if self.begun.is_set():
-            self.hurried.set()
+            self.forced.set()
         self.begun.set()
 
 
 async def unless(event: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:
-    """Does the work, but cancels it with `ShutdownRequested` when the event comes first."""
+    """Does the work; if the event is set first, cancels it and raises `ShutdownRequested`."""
     async with asyncio.TaskGroup() as group:
         doing = group.create_task(work)
         requested = group.create_task(event.wait())
@@ -50,7 +50,7 @@ async def within_deadline(
     """Whether the work was done in time; it is cancelled after that many seconds, or at the second Ctrl-C."""
     try:
         async with clock.timeout(within):
-            await unless(shutdown.hurried, work)
+            await unless(shutdown.forced, work)
     except (TimeoutError, ShutdownRequested):
         return False
     return True

@@ -2,7 +2,7 @@
 
 A component that exits is restarted after a pause that doubles with each exit and is reset once it has run for a
 while. A component that exits with "cannot work", or that did not become ready in several attempts, stops the whole
-machine with the end of its log in the error. A component that was ready before is retried for ever: its dependency (an
+machine with the end of its log in the error. A component that was ready before is always retried: its dependency (an
 external database, for example) may become available again.
 """
 
@@ -24,8 +24,8 @@ Spawn = Callable[[Coroutine[None, None, None], str], None]  # work and its name
 Launch = Callable[[Boot, int], Awaitable[Running]]  # with the descriptor of the lock
 State = Literal["starting", "running", "waiting", "ended"]
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
-LIVED = 60.0  # seconds after which earlier exits are not counted any more
-HOPELESS = 5  # starts in a row that never became ready
+STABLE_AFTER = 60.0  # seconds after which earlier exits are not counted any more
+MAX_UNREADY_STARTS = 5  # starts in a row that never became ready
 READY_WITHIN = 60.0
 END_WITHIN = 1.5
 _REASON = 300  # the most characters of a reason that are shown
@@ -89,7 +89,7 @@ class Supervisor:
     async def add(self, boot: Boot, *, within: float = READY_WITHIN) -> None:
         """Starts a component and waits until it is ready; each of its starts has `within` seconds."""
         component = self._components[boot.name] = _Component(boot)
-        self._spawn(self._keep(component, within), boot.name)
+        self._spawn(self._supervise(component, within), boot.name)
         await component.was_ready.wait()
 
     async def stop(self, names: tuple[str, ...], *, within: float = END_WITHIN) -> None:
@@ -114,7 +114,7 @@ class Supervisor:
         running = component.running
         if running is None or running.code is not None:
             return
-        running.ask_to_end()
+        running.terminate()
         try:
             if not await within_deadline(
                 running.wait(), clock=self._clock, within=within, shutdown=self._shutdown
@@ -126,7 +126,7 @@ class Supervisor:
             running.end()  # the process, or what is left of its group
         await running.wait()
 
-    async def _keep(self, component: _Component, within: float) -> None:
+    async def _supervise(self, component: _Component, within: float) -> None:
         pause, unready = FIRST_PAUSE, 0
         while not self._stopping.is_set():
             began = self._clock.monotonic()
@@ -139,7 +139,7 @@ class Supervisor:
                 continue
             self._show(component, "starting", pid=running.pid, starts=component.view.starts + 1)
             if self._stopping.is_set():
-                running.end()  # the stop came before the process existed
+                running.end()  # the stop was requested before the process existed
             unready = 0 if await self._became_ready(component, running, within) else unready + 1
             code = await running.wait()
             running.end()
@@ -147,13 +147,13 @@ class Supervisor:
             self._show(component, state, pid=0, code=code, note=_why(component.boot, code))
             if self._stopping.is_set():
                 return
-            hopeless = unready >= HOPELESS and not component.was_ready.is_set()
-            if code == CANNOT_WORK or hopeless:
+            never_ready = unready >= MAX_UNREADY_STARTS and not component.was_ready.is_set()
+            if code == CANNOT_WORK or never_ready:
                 raise self._failed(component, f"ended with code {code}")
-            if self._clock.monotonic() - began > LIVED:
+            if self._clock.monotonic() - began > STABLE_AFTER:
                 pause = FIRST_PAUSE
             self._log.warning(
-                "component died", component=component.boot.name, code=code, again_in=pause
+                "component exited", component=component.boot.name, code=code, again_in=pause
             )
             await self._clock.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)

@@ -63,11 +63,13 @@ class Faults:
         pid = machine.supervisor.pid("server")
         armed = armed_after_stamp(machine.layout)
         write_whole(armed, "")
-        self._report("fault: the server will die right after its next stamp, before its commit")
-        await queue()
-        await self._wait(lambda: _gone(armed), "the death of the server", log="server")
         self._report(
-            f"the server (process {pid}) is dead, with a Pod stamped and nothing committed"
+            "fault: the server will be killed right after its next stamp, before its commit"
+        )
+        await queue()
+        await self._wait(lambda: _gone(armed), "the kill of the server", log="server")
+        self._report(
+            f"the server (process {pid}) was killed, with a Pod stamped and nothing committed"
         )
         stamped = {pod["metadata"]["uid"] for pod in await self._observer.pods() if busy(pod)}
 

@@ -51,10 +51,10 @@ def jobs(run: str, hosts: Path) -> tuple[DemoJob, ...]:
             'echo "left a daemon behind"\n'
         ),
     )
-    nosy = DemoJob(
-        name="is nosy", script=f"hosts={shlex.quote(str(hosts))}\n{_PROBE}", reports=True
+    probing = DemoJob(
+        name="probes the sandbox", script=f"hosts={shlex.quote(str(hosts))}\n{_PROBE}", reports=True
     )
-    greedy = DemoJob(
+    filling = DemoJob(
         name="fills its disk",
         reports=True,
         script=(
@@ -63,7 +63,7 @@ def jobs(run: str, hosts: Path) -> tuple[DemoJob, ...]:
             "rm -f fill\n"
         ),
     )
-    special = {3: failing, 6: daemon, 9: nosy, 12: greedy}
+    special = {3: failing, 6: daemon, 9: probing, 12: filling}
     return tuple(special.get(number) or plain(number, _seconds(number)) for number in range(1, 21))
 
 

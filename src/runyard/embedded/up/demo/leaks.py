@@ -19,7 +19,7 @@ KINDS = ("pods", "accounts", "vms", "slots", "registrations", "processes", "file
 HELD = ("offered", "armed", "executing", "draining")
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class FleetSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that exists at one moment."""
 
     replicas: int
@@ -35,43 +35,43 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     leftovers: Names = ()  # what VMs that have ended left outside their directories
 
 
-def leaks(seen: Seen) -> dict[str, Names]:
+def leaks(snapshot: FleetSnapshot) -> dict[str, Names]:
     """What has no owner, by kind; empty tuples in an idle fleet."""
-    uids = dict(seen.pods)
+    uids = dict(snapshot.pods)
     names = sorted(uids.values())
-    surplus = names[seen.replicas :] if len(names) > seen.replicas else []
+    surplus = names[snapshot.replicas :] if len(names) > snapshot.replicas else []
 
     def orphan(vm: str) -> bool:
         return not any(uid in vm for uid in uids)
 
-    vms = [vm for each in seen.vms.values() for vm in each]
+    vms = [vm for each in snapshot.vms.values() for vm in each]
     return {
-        "pods": tuple(sorted({*surplus, *seen.busy})),
-        "accounts": tuple(name for name in seen.accounts if name not in names),
+        "pods": tuple(sorted({*surplus, *snapshot.busy})),
+        "accounts": tuple(name for name in snapshot.accounts if name not in names),
         "vms": tuple(vm for vm in vms if orphan(vm)),
         "slots": tuple(
             f"{slot['pod_name']} ({slot['state']})"
-            for slot in seen.slots
+            for slot in snapshot.slots
             if slot["state"] in HELD or slot["fence"] == "due" or slot["pod_uid"] not in uids
         ),
-        "registrations": seen.registrations,
+        "registrations": snapshot.registrations,
         "processes": tuple(
-            f"{pid} of {vm}" for pid, vm in sorted(seen.processes.items()) if vm not in vms
+            f"{pid} of {vm}" for pid, vm in sorted(snapshot.processes.items()) if vm not in vms
         ),
         "files": tuple(
             [
                 f"{host}/{directory}"
-                for host, each in seen.directories.items()
+                for host, each in snapshot.directories.items()
                 for directory in each
-                if directory not in seen.vms.get(host, ())
+                if directory not in snapshot.vms.get(host, ())
             ]
             + [
                 f"{host}/record {uid}"
-                for host, each in seen.records.items()
+                for host, each in snapshot.records.items()
                 for uid in each
                 if uid not in uids
             ]
-            + [*seen.leftovers]
+            + [*snapshot.leftovers]
         ),
     }
 

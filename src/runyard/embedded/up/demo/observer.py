@@ -7,7 +7,7 @@ from typing import Any
 from runyard.clock import Clock
 from runyard.db.contract import Database, Row, Tx
 from runyard.db.statements import load
-from runyard.embedded.up.demo.leaks import Seen, processes
+from runyard.embedded.up.demo.leaks import FleetSnapshot, processes
 from runyard.embedded.up.hosts import driver_for, vm_home
 from runyard.embedded.up.machine import Machine
 from runyard.embedded.up.practice import POOL
@@ -66,18 +66,18 @@ class Observer:
         """Whether the pool is full of idle runners that poll, and nothing else is going on."""
         replicas = int((await self.pool())["spec"]["replicas"])
         pods = await self.pods()
-        waiting = {slot["pod_uid"] for slot in await self.slots() if slot["state"] == "idle"}
-        calm = [
+        polling = {slot["pod_uid"] for slot in await self.slots() if slot["state"] == "idle"}
+        idle = [
             pod
             for pod in pods
             if pod["status"].get("phase") == "Running"
             and not busy(pod)
-            and pod["metadata"]["uid"] in waiting
+            and pod["metadata"]["uid"] in polling
         ]
-        return len(pods) == len(calm) == replicas
+        return len(pods) == len(idle) == replicas
 
-    async def seen(self) -> Seen:
-        """Everything that could leak."""
+    async def snapshot(self) -> FleetSnapshot:
+        """Reads everything that could leak."""
         machine = self.machine
         pods = await self.pods()
         accounts = await machine.kube.list(SERVICE_ACCOUNTS, namespace=SPACE)
@@ -87,7 +87,7 @@ class Observer:
             vms[host] = tuple(view.name for view in await driver.list())
         registrations = await self.github.runners()
         homes = [vm_home(machine.layout, host) for host in machine.hosts]
-        return Seen(
+        return FleetSnapshot(
             replicas=(await self.pool())["spec"]["replicas"],
             pods={pod["metadata"]["uid"]: pod["metadata"]["name"] for pod in pods},
             busy=tuple(pod["metadata"]["name"] for pod in pods if busy(pod)),

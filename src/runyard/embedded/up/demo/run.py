@@ -48,7 +48,7 @@ async def run_scenario(
 def _judged(outcome: Outcome, isolation: str, report: Callable[[str], None]) -> Outcome:
     """Checks that what the probing job could read fits this machine's isolation."""
     for finding in outcome.findings:
-        report(f"found out by a job: {finding}")
+        report(f"reported by a job: {finding}")
     found = [tuple(finding.split(": ", 1)) for finding in outcome.findings]
     if ("token", "yes") in found or ("token", "no") not in found:
         raise DemoFailed("a job could read the dispatch token, or did not report whether it could")

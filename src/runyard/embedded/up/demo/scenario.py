@@ -88,15 +88,15 @@ class DemoScenario:
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(self._watch())
             healed = [
-                *(await self._first_act(faults)),
-                *(await self._second_act(faults)),
+                *(await self._first_half(faults)),
+                *(await self._second_half(faults)),
             ]
             await self._done("the end of all jobs")
             watch.cancel()
         await self._rest("the pool after the last job")
         return await self._count(tuple(healed))
 
-    async def _first_act(self, faults: Faults) -> tuple[Healed, ...]:
+    async def _first_half(self, faults: Faults) -> tuple[Healed, ...]:
         await self._queue(0, 7)
         await self._until(lambda: self._in_state("in_progress") >= 1, "the first running job")
         agent = await faults.kill_agent()
@@ -106,7 +106,7 @@ class DemoScenario:
 
         return agent, await faults.kill_server_between_stamp_and_commit(more)
 
-    async def _second_act(self, faults: Faults) -> tuple[Healed, ...]:
+    async def _second_half(self, faults: Faults) -> tuple[Healed, ...]:
         # With no job waiting: a stamped Pod that still polls could get one, and recover by that.
         await self._done("the end of the first jobs")
         leak = await faults.leak_a_stamped_pod()
@@ -148,7 +148,7 @@ class DemoScenario:
                     f"{s.name} ({s.state})" for s in self._states.values() if s.state != "completed"
                 ]
                 raise DemoFailed(
-                    f"{what} did not come within {JOBS_WITHIN:g} s; waiting: {', '.join(stuck)}."
+                    f"{what} was not reached within {JOBS_WITHIN:g} s; waiting: {', '.join(stuck)}."
                     f" See {self._observer.machine.layout.log('server')}"
                 )
             await self._clock.sleep(CHECK_EVERY)
@@ -160,10 +160,10 @@ class DemoScenario:
                 if await self._observer.at_rest():
                     return
             except (KubeError, TransportError) as error:
-                self._report(f"not yet: {error}")
+                self._report(f"not ready yet: {error}")
             if self._clock.monotonic() - began > REST_WITHIN:
                 raise DemoFailed(
-                    f"{what} did not come to rest within {REST_WITHIN:g} s;"
+                    f"{what} was not idle within {REST_WITHIN:g} s;"
                     f" see {self._observer.machine.layout.log('operator')}"
                 )
             await self._clock.sleep(CHECK_EVERY)
@@ -201,7 +201,7 @@ class DemoScenario:
         """What is left after the time that recovery needs: GitHub removes a lost runner only after a while."""
         began = self._clock.monotonic()
         while True:
-            left = leaks(await self._observer.seen())
+            left = leaks(await self._observer.snapshot())
             if not any(left.values()) or self._clock.monotonic() - began > SETTLED_WITHIN:
                 return left
             await self._clock.sleep(CHECK_EVERY)

@@ -114,12 +114,12 @@ async def _deps(context: Context, stack: contextlib.AsyncExitStack) -> Deps:
 
 def settings(context: Context) -> Settings:
     """The server's, at this machine's pace."""
-    pace, hub = context.boot.pace, context.boot.github
+    pace, github = context.boot.pace, context.boot.github
     return Settings(
         webhook_secrets=context.webhook_secrets(),
         seal_key=context.secrets().seal,
-        intake="pull" if hub is not None and hub.pull else "webhook",
-        runner_group=1 if hub is None else hub.runner_group,
+        intake="pull" if github is not None and github.pull else "webhook",
+        runner_group=1 if github is None else github.runner_group,
         deadlines=Deadlines(offered=pace.offered, armed=pace.armed, draining=pace.draining),
         poll_wait_max=pace.poll_wait,
         mint_within=min(6.0, pace.offered * 0.75),

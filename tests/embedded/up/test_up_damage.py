@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import Absent
 from tests.embedded.up.smalldisk import small_disk
-from tests.embedded.up.upworld import (
+from tests.embedded.up.upsupport import (
     HAS_PROC,
     PATIENCE,
     Up,
@@ -33,7 +33,7 @@ from runyard.http.tls import issue_server, make_authority
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(not HAS_PROC, reason="looks for processes in /proc"),
+    pytest.mark.skipif(not HAS_PROC, reason="searches for processes in /proc"),
 ]
 MIB = 1 << 20
 
@@ -70,13 +70,13 @@ def refused(
     """Checks that it does not start, prints these texts on standard error, and leaves nothing running."""
     with Up(data, *arguments) as up:
         assert up.finish() in code, (up.lines, up.errors)
-        said = up.errors
+        printed = up.errors
         nothing_left(data)
-    assert "Traceback" not in said, said
-    assert said.startswith("runyard: ") and len(said.splitlines()) <= 16, said
+    assert "Traceback" not in printed, printed
+    assert printed.startswith("runyard: ") and len(printed.splitlines()) <= 16, printed
     for needle in needles:
-        assert re.search(needle, said), (needle, said)
-    return said
+        assert re.search(needle, printed), (needle, printed)
+    return printed
 
 
 def starts(data: Path) -> Up:
@@ -116,14 +116,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_damaged_file_is_told_with_its_cause_and_cure(stopped: Path, name: str) -> None:
+def test_a_damaged_file_is_reported_with_cause_and_fix(stopped: Path, name: str) -> None:
     for beside in (f"{name}-wal", f"{name}-shm"):  # which could save it
         (stopped / beside).unlink(missing_ok=True)
     garbage(stopped / name)
     refused(stopped, *REFUSED[name], code=(1, 2))
 
 
-def test_a_key_of_another_authority_is_told(stopped: Path) -> None:
+def test_a_key_of_another_authority_is_reported(stopped: Path) -> None:
     other = make_authority(now=1.8e9)
     (stopped / "tls" / "ca.key").write_bytes(other.key)
     refused(stopped, r"the key is of another certificate", r"ca\.key")
@@ -181,24 +181,26 @@ REPAIRED: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("damage", sample(list(REPAIRED), of=4))
-def test_what_can_be_made_anew_is_made_anew(stopped: Path, damage: str) -> None:
+def test_files_that_can_be_generated_again_are_replaced(stopped: Path, damage: str) -> None:
     before = authority_of(stopped)
     REPAIRED[damage](stopped)
     starts(stopped)
-    assert authority_of(stopped) == before, "whoever trusts this machine must not be asked again"
+    assert authority_of(stopped) == before, (
+        "clients that trust this machine must not need a new certificate"
+    )
 
 
-def test_a_file_in_place_of_a_folder_is_told(stopped: Path) -> None:
-    for name, cure in (("postgres", r"cannot create|move"), ("tls", r"tls cannot be used.*remove")):
+def test_a_file_in_place_of_a_folder_is_reported(stopped: Path) -> None:
+    for name, fix in (("postgres", r"cannot create|move"), ("tls", r"tls cannot be used.*remove")):
         kept = stopped.with_name(f"{name}.kept")
         (stopped / name).rename(kept)
         (stopped / name).write_text("")
-        refused(stopped, name, cure)
+        refused(stopped, name, fix)
         (stopped / name).unlink()
         kept.rename(stopped / name)
 
 
-# Directories that are not ours to use
+# Directories that cannot be used
 
 
 def test_a_directory_of_a_newer_version_is_refused(stopped: Path) -> None:
@@ -206,19 +208,19 @@ def test_a_directory_of_a_newer_version_is_refused(stopped: Path) -> None:
     refused(stopped, r"newer version", r"--data DIR")
 
 
-def test_a_file_is_no_directory() -> None:
+def test_a_file_as_data_directory_is_refused() -> None:
     with directory() as data:
         data.write_text("mine")
         refused(data, r"data' is a file|is a file")
         assert data.read_text() == "mine"
 
 
-def test_nobody_works_in_somebody_elses_directory(stopped: Path) -> None:
+def test_the_directory_of_another_user_is_refused(stopped: Path) -> None:
     if os.geteuid() == 0:
         os.chown(stopped, 4242, -1)
         refused(stopped, r"belongs to the user 4242", r"Start it as its owner", r"--data DIR")
         return
-    # Nobody but root can give a directory away, so it is one of root's.
+    # Only root can change the owner of a directory, so it is one of root's.
     argv = command("--data", "/usr")
     done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment())
     assert done.returncode == 2 and "--data DIR" in done.stderr, done.stderr
@@ -229,18 +231,18 @@ def test_a_directory_that_may_not_be_written_is_refused(absent: Absent) -> None:
     with directory() as data:
         data.mkdir(mode=0o500)
         prefix: tuple[str, ...] = ()
-        if os.geteuid() == 0:  # whom no mode keeps from writing: a read-only disk does
+        if os.geteuid() == 0:  # root may write in any mode: use a read-only disk
             prefix = ("bwrap", "--dev-bind", "/", "/", "--ro-bind", str(data), str(data), "--")
             if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode != 0:
                 absent("a read-only disk", "run the tests where bubblewrap may be used")
         with Up(data, prefix=prefix) as up:
             assert up.finish() == 2, up.errors
-            said = up.errors
-    assert re.search(r"Permission denied|Read-only file system", said), said
-    assert "--data DIR" in said and "Traceback" not in said
+            printed = up.errors
+    assert re.search(r"Permission denied|Read-only file system", printed), printed
+    assert "--data DIR" in printed and "Traceback" not in printed
 
 
-def test_a_port_that_is_taken_is_told_with_a_way_out() -> None:
+def test_a_port_in_use_is_reported_with_a_fix() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, directory() as data:
         port = taken.getsockname()[1]
         refused(
@@ -254,17 +256,17 @@ def test_a_port_that_is_taken_is_told_with_a_way_out() -> None:
 
 
 @pytest.mark.parametrize("size", [64 << 10, 8 * MIB], ids=["tiny", "small"])
-def test_a_disk_that_is_too_small_to_begin_is_told(size: int, absent: Absent) -> None:
+def test_a_disk_that_is_too_small_is_reported_at_the_start(size: int, absent: Absent) -> None:
     with small_disk(size, absent) as disk, Up(disk.path / "data", prefix=disk.prefix) as up:
         assert up.finish() == 2, (up.lines, up.errors)
-        said = up.errors
+        printed = up.errors
         nothing_left(disk.path)
-    assert re.search(r"[Nn]o space left|is full", said), said
-    assert re.search(r"[Ff]ree some", said), said
-    assert "Traceback" not in said, said
+    assert re.search(r"[Nn]o space left|is full", printed), printed
+    assert re.search(r"[Ff]ree some", printed), printed
+    assert "Traceback" not in printed, printed
 
 
-def boss(up: Up) -> int:
+def owner_pid(up: Up) -> int:
     """The process that owns the machine, also if a wrapper started it."""
     mark = os.fsencode(up.data)
     for seen in all_processes():
@@ -274,27 +276,27 @@ def boss(up: Up) -> int:
     return 0
 
 
-def test_a_disk_that_fills_up_is_told_and_everything_goes_on_when_there_is_room(
+def test_a_full_disk_is_reported_and_everything_continues_with_free_space(
     absent: Absent,
 ) -> None:
     with small_disk(400 * MIB, absent) as disk, Up(disk.path / "data", prefix=disk.prefix) as up:
         up.ready()
-        pid = until(lambda: boss(up), what="the machine's own process")
-        outside = disk.seen_by(pid)
-        inside, up.data = up.data, outside / "data"
+        pid = until(lambda: owner_pid(up), what="the machine's own process")
+        external = disk.seen_by(pid)
+        inside, up.data = up.data, external / "data"
         up.install()
         assert up.run("true") == "success"
-        filler = outside / "filler"
+        filler = external / "filler"
         with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
             while file.write(b"x" * 4096):
                 pass
-        up.says("is nearly full")
-        # A part dies just now, and whoever is asked to write says no.
-        os.kill(until(lambda: part_of(inside, "operator"), what="the operator"), signal.SIGKILL)
-        up.says("operator died")
+        up.prints("is nearly full")
+        # A component exits now, and writes are refused.
+        os.kill(until(lambda: process_of(inside, "operator"), what="the operator"), signal.SIGKILL)
+        up.prints("operator died")
         filler.unlink()
-        up.says("has free space again")
-        up.data = outside / "data"
+        up.prints("has free space again")
+        up.data = external / "data"
         assert up.run("echo afterwards", within=3 * PATIENCE) == "success"
         os.kill(pid, signal.SIGINT)
         assert up.finish() == 0, up.errors
@@ -302,19 +304,19 @@ def test_a_disk_that_fills_up_is_told_and_everything_goes_on_when_there_is_room(
         nothing_left(inside)
 
 
-def part_of(data: Path, part: str) -> int:
+def process_of(data: Path, component: str) -> int:
     for seen in all_processes():
         words = seen.arguments.split(b"\0")
-        ours = b"runyard.embedded.up.child" in words and words[-2] == part.encode()
+        ours = b"runyard.embedded.up.child" in words and words[-2] == component.encode()
         if ours and seen.folder == str(data):
             return seen.pid
     return 0
 
 
-# The parts' own words for bad orders
+# Invalid settings
 
 
-def test_a_word_for_isolation_that_means_nothing_is_refused_before_anything_starts() -> None:
+def test_an_unknown_isolation_is_refused_before_anything_starts() -> None:
     with directory() as data:
         done = subprocess.run(
             command("--data", str(data)),

@@ -29,7 +29,7 @@ REPOSITORY = "practice/playground"
 PATIENCE = 60.0
 HAS_PROC = Path("/proc/self/environ").exists()
 
-_pace = threading.Event()  # is never set: waiting for it lets others run
+_pace = threading.Event()  # never set: waiting for it lets other threads run
 
 
 def until(seen: Callable[[], Any], *, within: float = PATIENCE, what: str = "") -> Any:
@@ -48,7 +48,7 @@ def until(seen: Callable[[], Any], *, within: float = PATIENCE, what: str = "") 
 
 
 def ended(pid: int, *, within: float) -> bool:
-    """Wait for the end of a process, whoever's child it is."""
+    """Wait for the end of a process, also of another process's child."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -147,8 +147,8 @@ def ask(
         ):  # it closed the connection early
             connection.send(body)
         got = connection.getresponse()
-        told = {name.lower(): value for name, value in got.getheaders()}
-        return Answer(got.status, told, got.read())
+        headers_received = {name.lower(): value for name, value in got.getheaders()}
+        return Answer(got.status, headers_received, got.read())
     finally:
         connection.close()
 
@@ -212,17 +212,17 @@ class Up:
 
     def ready(self) -> Self:
         """Reads its output until everything runs."""
-        self.says(" up. Dashboard: ")
+        self.prints(" up. Dashboard: ")
         return self
 
-    def says(self, words: str) -> str:
+    def prints(self, words: str) -> str:
         """Reads its output until a line contains these words."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.lines.append(line)
             if words in line:
                 return line
-        raise AssertionError(f"never said {words!r}: {self.lines}\n{self.errors}")
+        raise AssertionError(f"never printed {words!r}: {self.lines}\n{self.errors}")
 
     def finish(self) -> int:
         """Reads all its output, and waits for its end."""
@@ -233,8 +233,8 @@ class Up:
     @property
     def took(self) -> float:
         """How long its shutdown took, as it prints it: this test may have to wait for a processor."""
-        (said,) = [found for line in self.lines if (found := ENDED.search(line))]
-        return float(said[1])
+        (printed,) = [found for line in self.lines if (found := ENDED.search(line))]
+        return float(printed[1])
 
     def interrupt(self) -> int:
         self.process.send_signal(signal.SIGINT)
@@ -256,13 +256,13 @@ class Up:
         port = json.loads((self.data / "ports.json").read_text())[name]
         return f"{'https' if name == 'kube' else 'http'}://127.0.0.1:{port}"
 
-    def pid(self, part: str) -> int:
-        """The process of a part; 0 while there is none."""
-        if part == "postgres":
+    def pid(self, component: str) -> int:
+        """The process of a component; 0 while there is none."""
+        if component == "postgres":
             return self._postgres()
         for each in all_processes():
             words = each.arguments.split(b"\0")
-            ours = b"runyard.embedded.up.child" in words and words[-2] == part.encode()
+            ours = b"runyard.embedded.up.child" in words and words[-2] == component.encode()
             if ours and each.folder == str(self.data):
                 return each.pid
         return 0
@@ -374,7 +374,7 @@ class Up:
 
 @contextlib.contextmanager
 def directory() -> Iterator[Path]:
-    """A data directory with a short name, as sockets want it."""
+    """A data directory with a short name, because the paths of sockets are limited."""
     folder = Path(tempfile.mkdtemp(prefix="runyard-up-")).resolve()
     try:
         yield folder / "data"
