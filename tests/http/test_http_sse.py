@@ -58,11 +58,11 @@ def test_a_name_cannot_break_out_of_its_line(word: str) -> None:
 def test_every_reader_gets_the_first_snapshot_and_all_later_events() -> None:
     async def main() -> None:
         broadcast = Broadcast(VirtualClock())
-        early = broadcast.subscribe(b"picture;")
+        early = broadcast.subscribe(b"snapshot;")
         broadcast.publish(b"1;")
         late = broadcast.subscribe()
         broadcast.publish(b"2;")
-        assert await anext(early.__aiter__()) == b"picture;1;2;"
+        assert await anext(early.__aiter__()) == b"snapshot;1;2;"
         assert await anext(late.__aiter__()) == b"2;"
         await early.aclose()
         broadcast.publish(b"3;")

@@ -456,14 +456,14 @@ def test_an_unreadable_object_is_not_treated_as_deleted() -> None:
             on_change=lambda key, old, new: changes.append((key, new is not None)),
         )
 
-        async def look() -> None:
+        async def inspect_store() -> None:
             for wait in (0.01, 5.0, 75.0):
                 await asyncio.sleep(wait)
                 states.append((reflector.store.keys(), tuple(sorted(reflector.unreadable))))
 
         async with asyncio.TaskGroup() as group:
             group.create_task(drive(reflector.run(), 90.0))
-            group.create_task(look())
+            group.create_task(inspect_store())
 
     run_virtual(scenario())
     assert states == [

@@ -83,13 +83,13 @@ def test_a_failed_renewal_is_raised_to_the_caller() -> None:
 META = Meta(name="a", namespace="n", uid="u", resource_version="7")
 
 
-def record(*answers: Response | Exception, says: list[str]) -> Answers:
+def record(*answers: Response | Exception, messages: list[str]) -> Answers:
     transport = Answers(*answers)
 
     async def scenario() -> None:
         recorder = Recorder(Kube(transport), component="test", clock=VirtualClock(), rng=dice())
-        for message in says:
-            await recorder.event(PODS, META, type="Normal", reason="Said", message=message)
+        for message in messages:
+            await recorder.event(PODS, META, type="Normal", reason="Tested", message=message)
 
     asyncio.run(scenario())
     return transport
@@ -97,7 +97,7 @@ def record(*answers: Response | Exception, says: list[str]) -> Answers:
 
 def test_an_event_names_its_object_and_its_own_name_depends_on_the_seed() -> None:
     hello = "hello"
-    sent, again = record(OK, says=[hello]), record(OK, says=[hello])
+    sent, again = record(OK, messages=[hello]), record(OK, messages=[hello])
     body = sent.body(0)
     assert sent.requests[0].path == "/api/v1/namespaces/n/events"
     assert body["involvedObject"] == {
@@ -108,21 +108,21 @@ def test_an_event_names_its_object_and_its_own_name_depends_on_the_seed() -> Non
         "uid": "u",
         "resourceVersion": "7",
     }
-    assert (body["reason"], body["message"], body["count"]) == ("Said", hello, 1)
+    assert (body["reason"], body["message"], body["count"]) == ("Tested", hello, 1)
     assert body["source"] == {"component": "test"}
     assert body["metadata"]["name"].startswith("a.")
     assert body["metadata"]["name"] == again.body(0)["metadata"]["name"]
 
 
 def test_a_repeated_event_is_counted() -> None:
-    sent = record(OK, OK, OK, OK, says=["x", "x", "y", "x"])
+    sent = record(OK, OK, OK, OK, messages=["x", "x", "y", "x"])
     assert sent.methods == ["POST", "PATCH", "POST", "PATCH"]
     assert [sent.body(n).get("count") for n in range(4)] == [1, 2, 1, 3]
     assert sent.requests[1].path.endswith(sent.body(0)["metadata"]["name"])
 
 
 def test_an_event_that_the_server_deleted_is_created_again() -> None:
-    sent = record(OK, refusal(404), OK, OK, says=["x", "x", "x"])
+    sent = record(OK, refusal(404), OK, OK, messages=["x", "x", "x"])
     assert sent.methods == ["POST", "PATCH", "POST", "PATCH"]
     assert [sent.body(n)["count"] for n in range(4)] == [1, 2, 1, 2]
 
@@ -133,7 +133,7 @@ def test_an_event_that_the_server_deleted_is_created_again() -> None:
     ids=["403", "500", "422", "down", "garbage"],
 )
 def test_an_event_that_cannot_be_written_raises_nothing(failure: Response | Exception) -> None:
-    assert record(failure, OK, says=["x", "x"]).methods == ["POST", "POST"]
+    assert record(failure, OK, messages=["x", "x"]).methods == ["POST", "POST"]
 
 
 def test_events_of_cluster_wide_objects_and_long_messages() -> None:
@@ -153,7 +153,7 @@ def test_events_of_cluster_wide_objects_and_long_messages() -> None:
 
 def test_the_memory_for_events_is_bounded() -> None:
     count = REMEMBERED + 5
-    sent = record(*[OK] * (count + 2), says=[*map(str, range(count)), "0", str(count - 1)])
+    sent = record(*[OK] * (count + 2), messages=[*map(str, range(count)), "0", str(count - 1)])
     assert sent.methods[-2:] == ["POST", "PATCH"]
 
 
