@@ -43,7 +43,7 @@ RENDERING = {
         ),
     },
     "tests/embedded/up/test_up_rights.py": {
-        "test_a_server_that_may_not_stamp_dispatches_nothing_says_so_and_goes_on_once_it_may": (
+        "test_a_server_that_may_not_stamp_reports_it_and_dispatches_once_it_may": (
             "the message of the condition names the refused request"
         ),
     },
