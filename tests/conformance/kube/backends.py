@@ -4,8 +4,8 @@
     http        the embedded API behind a socket, with TLS
     real        a kube-apiserver with etcd, controllers and scheduler
 
-The embedded ones are made anew for each script; the real one lives as long as the test process, and each
-script has a namespace of its own there.
+The embedded ones are created for each script; the real one runs as long as the test process, and each script
+has its own namespace there.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ ADMIN = "an-administrator-of-scripts"
 EMBEDDED = "embedded"
 NAMES = ("loopback", "http", "real")
 ASKED: dict[str, None] = {}  # the requests that the scripts of this process sent to the loopback
-SECRETLESS = (1, 24)  # before, an account is of use once it has a Secret with its token
+SECRETLESS = (1, 24)  # earlier versions: an account needs a Secret with its token
 NEWEST = (99, 0, 0)  # the embedded API counts as the newest version
 
 Open = Callable[[str], contextlib.AbstractAsyncContextManager[Api]]

@@ -1,8 +1,7 @@
-"""Two servers side by side: a real apiserver without controllers, and an embedded API made anew each time.
+"""Runs a real apiserver without controllers beside a new embedded API for each sequence.
 
-Without controllers nothing but the requests themselves changes the real server's objects, so answers can be
-compared one by one. The namespaces of the sequences are made as they are needed, with the account that
-Pods need in them.
+Without controllers only the requests themselves change the real server's objects, so responses can be compared
+one by one. The namespaces of the sequences are created when they are needed, with the account that Pods need.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The kinds that generated sequences are about: built-in ones, our own, and one made to try what schemas can say."""
+"""The kinds of generated sequences: built-in ones, our own, and one that uses many schema keywords."""
 
 import msgspec
 from tests.conformance.kube.kit import Json
@@ -8,7 +8,7 @@ GAUGES = "gauges"
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """Where objects of a kind live."""
+    """The path of a kind, and how to create its objects."""
 
     plural: str
     kind: str
@@ -41,7 +41,7 @@ KINDS = (
     Kind(POOLS, "RunnerPool", "tuist.dev/v1alpha1", custom=True, subresources=("status",)),
     Kind(GAUGES, "Gauge", "example.com/v1", custom=True, subresources=("status", "scale")),
 )
-# Pods and our own kind come up more often: they are what runyard is about.
+# Pods and our own kind are drawn more often, because runyard uses them most.
 CHOICE = (*(kind.plural for kind in KINDS), "pods", "pods", "nodes", POOLS, POOLS, GAUGES)
 BY_PLURAL = {kind.plural: kind for kind in KINDS}
 

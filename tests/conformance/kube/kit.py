@@ -1,7 +1,7 @@
 """The client of a conformance script: one API server over one transport, with a namespace for this script.
 
-A script never asks which server it talks to. It makes its objects in `api.space`, gives whatever has no
-namespace a name from `api.own`, and states what every Kubernetes server answers.
+A script does not depend on the server that it runs on. It creates its objects in `api.space`, names cluster-wide
+objects with `api.own`, and asserts what every Kubernetes server answers.
 """
 
 import asyncio
@@ -81,23 +81,23 @@ class Api:
         raw = (
             body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
         )
-        told = [("accept", accept), ("user-agent", f"{agent}/1.0"), *headers]
+        given = [("accept", accept), ("user-agent", f"{agent}/1.0"), *headers]
         if raw:
-            told.append(("content-type", kind))
+            given.append(("content-type", kind))
         if self._token:
-            told.append(("authorization", f"Bearer {self._token}"))
+            given.append(("authorization", f"Bearer {self._token}"))
         request = Request(
             method=method,
             path=path,
             query=(*pairs, *((key, str(value)) for key, value in query.items())),
-            headers=tuple(told),
+            headers=tuple(given),
             body=raw,
         )
         return await self._transport.send(request, timeout=PATIENCE)
 
     async def call(self, method: str, path: str, body: Any = None, **options: Any) -> Response:
         answer = await self.send(method, path, body, **options)
-        if isinstance(answer, Stream):  # a refusal of a watch, read whole
+        if isinstance(answer, Stream):  # an error response to a watch
             parts = [part async for part in answer]
             await answer.aclose()
             answer = Response(status=answer.status, headers=answer.headers, body=b"".join(parts))
@@ -136,7 +136,7 @@ class Api:
         return await status_of(await self.call(method, path, body, **options))
 
     async def names(self, path: str, **query: Any) -> list[str]:
-        """The names in a list, in the server's order, without what every namespace begins with."""
+        """The names in a list, in the server's order, without the default objects of a namespace."""
         listed = await self.get(path, **query)
         found = [item["metadata"]["name"] for item in listed["items"]]
         return [name for name in found if name != ROOT_CA]
@@ -190,12 +190,12 @@ class Watch:
 
     async def take(self, count: int) -> list[tuple[str, str]]:
         """The next events that are no bookmarks, as type and name."""
-        told: list[tuple[str, str]] = []
-        while len(told) < count:
+        given: list[tuple[str, str]] = []
+        while len(given) < count:
             event = await self.next()
             if event["type"] != "BOOKMARK":
-                told.append((event["type"], event["object"]["metadata"].get("name", "")))
-        return told
+                given.append((event["type"], event["object"]["metadata"].get("name", "")))
+        return given
 
     async def rest(self, *, seconds: float = 30) -> list[Json]:
         """Everything until the server ends the stream."""

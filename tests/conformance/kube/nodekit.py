@@ -1,6 +1,6 @@
 """Nodes for a script: Ready, with leases that are renewed while it runs, and deleted afterwards.
 
-Scripts about scheduling state what is said of every Node there is, so a fleet begins with none but its own.
+Scripts about scheduling assert messages about all Nodes, so a fleet starts without other Nodes.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class Fleet:
         for item in body["status"]["conditions"]:
             item |= {"lastHeartbeatTime": now, "lastTransitionTime": now}
         await self.api.create(NODES, body)
-        await self.api.create(LEASES, {"metadata": {"name": full}, "spec": _beat(full)})
+        await self.api.create(LEASES, {"metadata": {"name": full}, "spec": _lease_body(full)})
         self._beating[full] = None
         await self.until_taints(full, absent="not-ready")
         return full
@@ -47,10 +47,10 @@ class Fleet:
     async def read(self, name: str) -> Json:
         return await self.api.get(f"{NODES}/{name}")
 
-    async def say(self, name: str, *conditions: tuple[str, str]) -> None:
+    async def post_conditions(self, name: str, *conditions: tuple[str, str]) -> None:
         """Posts conditions of that Node."""
         now = to_rfc3339(RealClock().now())
-        told = [
+        given = [
             {
                 "type": kind,
                 "status": status,
@@ -61,7 +61,7 @@ class Fleet:
             }
             for kind, status in conditions
         ]
-        body = {"status": {"conditions": told}}
+        body = {"status": {"conditions": given}}
         await self.api.patch(f"{NODES}/{name}/status", body, kind=STRATEGIC)
 
     async def taint(self, name: str, *taints: Json) -> None:
@@ -82,12 +82,12 @@ class Fleet:
 
         await self.api.eventually(check)
 
-    async def beat(self) -> None:
+    async def renew_leases(self) -> None:
         """Renews the leases until cancelled."""
         while True:
             await RealClock().sleep(BEAT)
             for name in tuple(self._beating):
-                body = {"spec": _beat(name)}
+                body = {"spec": _lease_body(name)}
                 await self.api.call("PATCH", f"{LEASES}/{name}", body, kind=MERGE)
 
     async def end(self) -> None:
@@ -101,8 +101,8 @@ class Fleet:
     async def run(self, name: str = "p", **spec: Any) -> Json:
         """A Pod for this fleet's Nodes."""
         selector = {"run": self.api.space} | spec.pop("nodeSelector", {})
-        told = {"schedulerName": "default-scheduler", "nodeSelector": selector} | spec
-        return await self.api.create(self.api.pods(), pod(name, **told))
+        given = {"schedulerName": "default-scheduler", "nodeSelector": selector} | spec
+        return await self.api.create(self.api.pods(), pod(name, **given))
 
     async def placed(self, name: str = "p") -> str:
         """The Node of a Pod, once it has one."""
@@ -117,20 +117,20 @@ class Fleet:
 
         async def check() -> Json | None:
             found = await self.api.get(self.api.pods(name))
-            told = found["status"].get("conditions", ())
-            return next((item for item in told if item["type"] == kind), None)
+            answer = found["status"].get("conditions", ())
+            return next((item for item in answer if item["type"] == kind), None)
 
         return await self.api.eventually(check)
 
-    async def going(self, name: str = "p") -> bool:
+    async def is_deleting(self, name: str = "p") -> bool:
         """Whether a Pod is being deleted."""
         return "deletionTimestamp" in (await self.api.get(self.api.pods(name)))["metadata"]
 
-    async def until_going(self, name: str = "p") -> None:
+    async def until_deleting(self, name: str = "p") -> None:
         """Waits until a Pod is being deleted."""
 
         async def check() -> bool | None:
-            return await self.going(name) or None
+            return await self.is_deleting(name) or None
 
         await self.api.eventually(check)
 
@@ -152,7 +152,7 @@ async def fleet(api: Api) -> AsyncIterator[Fleet]:
     await made.end()
     failure: BaseException | None = None
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(made.beat())
+        task = group.create_task(made.renew_leases())
         try:
             yield made
         except BaseException as error:  # noqa: BLE001  raised again, as it is and not in a group
@@ -163,6 +163,6 @@ async def fleet(api: Api) -> AsyncIterator[Fleet]:
         raise failure
 
 
-def _beat(name: str) -> Json:
+def _lease_body(name: str) -> Json:
     now = to_rfc3339_micro(RealClock().now())
     return {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": now}

@@ -1,7 +1,7 @@
-"""Generated objects, whole and in the small pieces that patches change.
+"""Generates objects, and the small parts that patches change.
 
-Bodies are mostly right and sometimes wrong: a field that is missing, unknown, of another type or out of its range.
-A name is written as it is asked for; a uid of an owner as "current", which the player replaces by what it saw.
+Bodies are mostly valid and sometimes invalid: a field is missing, unknown, of another type or out of range. The uid of
+an owner is written as "current", which the player replaces by the last one that it received.
 """
 
 from collections.abc import Mapping
@@ -47,8 +47,8 @@ def _meta(draw: st.DrawFn, kind: Kind, name: str) -> Json:
 
 
 def owner(kind: Kind, name: str, controller: bool = False) -> Json:
-    told = {"apiVersion": kind.api_version, "kind": kind.kind, "name": name, "uid": "current"}
-    return told | ({"controller": True, "blockOwnerDeletion": True} if controller else {})
+    given = {"apiVersion": kind.api_version, "kind": kind.kind, "name": name, "uid": "current"}
+    return given | ({"controller": True, "blockOwnerDeletion": True} if controller else {})
 
 
 def _optional(draw: st.DrawFn, options: Mapping[str, Any], times: int = 2) -> Json:

@@ -1,9 +1,8 @@
-"""Plays one sequence of requests on a server and writes down the answers so that two servers can be compared.
+"""Sends one sequence of requests to a server and records normalized responses, so that two servers can be compared.
 
-What two servers cannot agree on is replaced by what they must agree on: a uid by the number of its first
-appearance, a version by its rank among all versions that the server told in this sequence, a time by the word
-"time", the random end of the name of a token's volume by the word "suffix". The text of a refusal stays where clients
-read it; what a validation says in prose does not.
+Values that differ between servers are replaced: a uid by the number of its first appearance, a version by its rank
+among all versions in the responses, a time by "time", the random suffix of the name of a token's volume by "suffix".
+The message of an error stays where clients read it; messages of validation are dropped.
 """
 
 import re
@@ -47,7 +46,7 @@ WATCHED: dict[str, Json] = {
     "/table": {"accept": TABLE},
 }
 _SPEC = {"image": "vm:1", "fleetSelector": "f", "dispatchLabel": "d", "runnerLabels": ["r"]}
-# A body that is accepted whatever the generated ones are like.
+# A body that is always accepted.
 SOUND: dict[str, Json] = {
     POOLS: {"spec": _SPEC},
     GAUGES: {"spec": {"image": "vm:1"}},
@@ -70,7 +69,7 @@ class Difference(msgspec.Struct, frozen=True):
     real: Any
     embedded: Any
 
-    def told(self) -> str:
+    def describe(self) -> str:
         return (
             f"step {self.step}: {self.request} at {self.path}: "
             f"real {_short(self.real)}, embedded {_short(self.embedded)}"
@@ -108,9 +107,9 @@ class Player:
         path = kind.path(self._api.space)
         listed = await self._api.get(path)
         since = listed["metadata"]["resourceVersion"]
-        for told, options in WATCHED.items():
+        for result, options in WATCHED.items():
             watch = await self._api.watch(path, resourceVersion=since, **options)
-            self._watches.append((kind, told, watch))
+            self._watches.append((kind, result, watch))
 
     # ---- one request
 
@@ -134,11 +133,11 @@ class Player:
             accept=_accepted(step),
             **query,
         )
-        told = {"code": answer.status, "body": answer.json()}
+        given = {"code": answer.status, "body": answer.json()}
         warnings = sorted(value for name, value in answer.headers if name.lower() == "warning")
-        self.answers.append((step.told(), told | {"warnings": warnings}))
-        self._remember(step, key, told["body"])
-        return told
+        self.answers.append((step.label(), given | {"warnings": warnings}))
+        self._remember(step, key, given["body"])
+        return given
 
     def _path(self, step: Step) -> str:
         path = step.kind.path(self._api.space)
@@ -151,20 +150,20 @@ class Player:
 
     async def _snapshot(self, step: Step, query: Json) -> None:
         """The beginning of a watch: what is there, up to the bookmark that ends it."""
-        told: Json = {"events": []}
+        given: Json = {"events": []}
         options = query | {"accept": SHAPES[step.shape]} | FROM_THE_BEGINNING
         stream = await self._api.send("GET", self._path(step), watch="true", **options)
         if isinstance(stream, Response) or stream.status != 200:
             refusal = await self._api.call("GET", self._path(step), watch="true", **options)
-            told = {"code": refusal.status, "body": refusal.json()}
+            given = {"code": refusal.status, "body": refusal.json()}
         else:
             async with Watch(stream) as watch:
                 while True:
                     event = await watch.next()
-                    told["events"].append(event)
+                    given["events"].append(event)
                     if event["type"] in ("BOOKMARK", "ERROR"):
                         break
-        self.answers.append((step.told(), told))
+        self.answers.append((step.label(), given))
 
     # ---- what a request says
 
@@ -204,9 +203,9 @@ class Player:
             wanted["uid"] = self._current[key]["uid"]
         return wanted
 
-    def _remember(self, step: Step, key: str, told: Any) -> None:
-        if isinstance(told, dict) and told.get("kind") == step.kind.kind:
-            meta = told["metadata"]
+    def _remember(self, step: Step, key: str, expected: Any) -> None:
+        if isinstance(expected, dict) and expected.get("kind") == step.kind.kind:
+            meta = expected["metadata"]
             if "uid" in meta and not dict(step.query).get("dryRun"):
                 self._first.setdefault(key, meta)
                 self._current[key] = meta
@@ -221,11 +220,11 @@ class Player:
             sound |= {"involvedObject": {"namespace": self._api.space}}
         meta = {"name": name, "labels": {"tier": "x"}}
         await self._api.create(kind.path(self._api.space), {**sound, "metadata": meta})
-        for watched, told, watch in self._watches:
+        for watched, result, watch in self._watches:
             if watched != kind:
                 continue
             while _named(event := await watch.next()) != name:
-                self.answers.append((f"watch{told} {kind.plural}", event))
+                self.answers.append((f"watch{result} {kind.plural}", event))
 
     async def _clean(self, kinds: list[Kind]) -> None:
         """Deletes cluster-wide objects, so that the next sequence starts from the same state."""

@@ -1,7 +1,7 @@
-"""Generated sequences of requests, as values: what to send, without saying to whom.
+"""Generates sequences of requests, as values that do not depend on a server.
 
-A request names versions and uids only by where they were seen (`current`, `first`), so that the same
-sequence can be played on two servers that number differently. Names are few, so that requests meet.
+A request refers to versions and uids by the response that had them (`current`, `first`), so that the same
+sequence can be sent to two servers with different ones. Names are few, so that requests meet the same objects.
 """
 
 from typing import Any
@@ -34,7 +34,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     uid: str = ""  # "", current, wrong
     shape: str = ""  # "", table, metadata
 
-    def told(self) -> str:
+    def label(self) -> str:
         """The name in reports and in the list of known differences: `patch/merge pods/status`."""
         where = f"{self.kind.plural}/{self.sub}" if self.sub else self.kind.plural
         shape = f"/{self.shape}" if self.shape else ""
@@ -54,8 +54,8 @@ def _options(draw: st.DrawFn) -> Query:
     if draw(seldom(7)):
         query.append(("dryRun", "All"))
     if draw(seldom(4)):
-        told = st.sampled_from(("Strict", "Strict", "Warn", "Ignore"))
-        query.append(("fieldValidation", draw(told)))
+        answer = st.sampled_from(("Strict", "Strict", "Warn", "Ignore"))
+        query.append(("fieldValidation", draw(answer)))
     return query
 
 
@@ -102,9 +102,9 @@ def _apply(draw: st.DrawFn, kind: Kind, name: str) -> Step:
     body: Json = {key: item for key, item in draw(whole(kind, name)).items() if key != "status"}
     sub = "status" if "status" in kind.subresources and draw(seldom(4)) else ""
     if sub:
-        told = draw(st.sampled_from(STATUSES[kind.plural]))
+        answer = draw(st.sampled_from(STATUSES[kind.plural]))
         said = ("status",) if kind.custom else ("status", "metadata")
-        status = {key: _nullless(told[key]) for key in said if key in told}
+        status = {key: _nullless(answer[key]) for key in said if key in answer}
         body = {key: body[key] for key in ("apiVersion", "kind")} | status
         body["metadata"] = {**status.get("metadata", {}), "name": name}
     return Step(
@@ -210,8 +210,8 @@ def _scale(draw: st.DrawFn, kind: Kind, name: str) -> Step:
     if verb == "patch":
         media, body = MERGE, {"spec": {"replicas": count}}
     elif verb == "update":
-        told = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": name}}
-        body = {**told, "spec": {"replicas": count}}
+        given = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": name}}
+        body = {**given, "spec": {"replicas": count}}
     version = draw(st.sampled_from(("", "current", "first"))) if verb == "update" else ""
     return Step(
         verb=verb, kind=kind, name=name, sub="scale", body=body, media=media, version=version

@@ -34,8 +34,8 @@ async def granted(caller: Api, verb: str, resource: str, *, group: str) -> None:
     """Waits until a new role takes effect."""
 
     async def check() -> bool | None:
-        told = await may(caller, verb, resource, group=group)
-        return told["allowed"] or None
+        answer = await may(caller, verb, resource, group=group)
+        return answer["allowed"] or None
 
     await caller.eventually(check)
 
@@ -43,33 +43,33 @@ async def granted(caller: Api, verb: str, resource: str, *, group: str) -> None:
 async def may(caller: Api, verb: str, resource: str, **more: str) -> Json:
     attributes = {"namespace": caller.space, "verb": verb, "resource": resource, **more}
     body = {"spec": {"resourceAttributes": attributes}}
-    told = await caller.create(f"{AUTHZ}/selfsubjectaccessreviews", body)
-    status: Json = told["status"]
+    answer = await caller.create(f"{AUTHZ}/selfsubjectaccessreviews", body)
+    status: Json = answer["status"]
     return status
 
 
-async def test_nobody_is_let_in_without_a_name(api: Api) -> None:
-    told = await api.as_caller("").why("GET", api.maps())
-    assert told["code"] in (401, 403)
-    told = await api.as_caller("a-token-of-nobody").why("GET", api.maps())
-    assert (told["code"], told["reason"]) == (401, "Unauthorized")
+async def test_unauthenticated_requests_are_refused(api: Api) -> None:
+    answer = await api.as_caller("").why("GET", api.maps())
+    assert answer["code"] in (401, 403)
+    answer = await api.as_caller("a-token-of-nobody").why("GET", api.maps())
+    assert (answer["code"], answer["reason"]) == (401, "Unauthorized")
 
 
-async def test_a_role_allows_what_it_names_and_no_more(api: Api) -> None:
+async def test_a_role_allows_only_its_rules(api: Api) -> None:
     rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}]
     caller = await account(api, "reader", rules)
     await api.create(api.maps(), config())
     await caller.get(caller.maps("c"))
     assert await caller.names(caller.maps()) == ["c"]
-    told = await caller.why("DELETE", caller.maps("c"))
-    assert (told["code"], told["reason"]) == (403, "Forbidden")
-    assert told["message"] == (
+    answer = await caller.why("DELETE", caller.maps("c"))
+    assert (answer["code"], answer["reason"]) == (403, "Forbidden")
+    assert answer["message"] == (
         f'configmaps "c" is forbidden: User "system:serviceaccount:{api.space}:reader" '
         f'cannot delete resource "configmaps" in API group "" in the namespace "{api.space}"'
     )
-    assert told["details"] == {"name": "c", "kind": "configmaps"}
-    told = await caller.why("GET", "/api/v1/nodes")
-    assert told["message"] == (
+    assert answer["details"] == {"name": "c", "kind": "configmaps"}
+    answer = await caller.why("GET", "/api/v1/nodes")
+    assert answer["message"] == (
         f'nodes is forbidden: User "system:serviceaccount:{api.space}:reader" '
         'cannot list resource "nodes" in API group "" at the cluster scope'
     )
@@ -127,7 +127,7 @@ async def test_names_narrow_a_rule(api: Api) -> None:
     assert await caller.refused("GET", caller.maps()) == (403, "Forbidden")
 
 
-async def test_nobody_grants_what_he_does_not_have(api: Api) -> None:
+async def test_a_user_cannot_grant_more_than_its_own_rights(api: Api) -> None:
     rules = [
         {
             "apiGroups": ["rbac.authorization.k8s.io"],
@@ -140,11 +140,11 @@ async def test_nobody_grants_what_he_does_not_have(api: Api) -> None:
         "metadata": {"name": "more"},
         "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}],
     }
-    told = await caller.refused("POST", caller.path("roles", group=RBAC), grant)
-    assert told == (403, "Forbidden")
+    answer = await caller.refused("POST", caller.path("roles", group=RBAC), grant)
+    assert answer == (403, "Forbidden")
 
 
-async def test_callers_can_ask_what_they_may(api: Api) -> None:
+async def test_callers_can_review_their_own_access(api: Api) -> None:
     rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]
     caller = await account(api, "asker", rules)
     assert (await may(caller, "get", "configmaps"))["allowed"] is True
@@ -160,14 +160,14 @@ async def test_callers_can_ask_what_they_may(api: Api) -> None:
             },
         }
     }
-    told = await api.create(f"{AUTHZ}/subjectaccessreviews", body)
-    assert told["status"]["allowed"] is True
+    answer = await api.create(f"{AUTHZ}/subjectaccessreviews", body)
+    assert answer["status"]["allowed"] is True
 
 
-async def test_callers_can_ask_who_they_are(api: Api) -> None:
+async def test_callers_can_review_their_own_identity(api: Api) -> None:
     caller = await account(api, "me", [])
-    told = await caller.create(f"{AUTHN}/selfsubjectreviews", {})
-    info = told["status"]["userInfo"]
+    answer = await caller.create(f"{AUTHN}/selfsubjectreviews", {})
+    info = answer["status"]["userInfo"]
     assert info["username"] == f"system:serviceaccount:{api.space}:me"
     assert sorted(info["groups"]) == [
         "system:authenticated",
@@ -183,8 +183,8 @@ async def review(api: Api, text: str, *audiences: str) -> Json:
     spec: Json = {"token": text}
     if audiences:
         spec["audiences"] = list(audiences)
-    told = await api.create(f"{AUTHN}/tokenreviews", {"spec": spec})
-    status: Json = told["status"]
+    answer = await api.create(f"{AUTHN}/tokenreviews", {"spec": spec})
+    status: Json = answer["status"]
     return status
 
 
@@ -194,23 +194,23 @@ async def test_a_token_is_for_its_audience(api: Api) -> None:
     assert issued["spec"]["expirationSeconds"] == 3600
     assert issued["status"]["expirationTimestamp"]
     text = issued["status"]["token"]
-    told = await review(api, text, "dispatch")
-    assert told["authenticated"] is True and told["audiences"] == ["dispatch"]
-    assert told["user"]["username"] == f"system:serviceaccount:{api.space}:default"
+    answer = await review(api, text, "dispatch")
+    assert answer["authenticated"] is True and answer["audiences"] == ["dispatch"]
+    assert answer["user"]["username"] == f"system:serviceaccount:{api.space}:default"
     assert not (await review(api, text, "another")).get("authenticated")
     assert not (await review(api, text)).get("authenticated")
     assert (await api.as_caller(text).why("GET", api.maps()))["code"] == 401
 
 
-async def test_a_token_bound_to_a_pod_dies_with_it(api: Api) -> None:
+async def test_a_token_bound_to_a_pod_is_revoked_with_it(api: Api) -> None:
     made = await api.create(api.pods(), pod())
     uid = made["metadata"]["uid"]
     bound = {"kind": "Pod", "apiVersion": "v1", "name": "p", "uid": uid}
     issued = await token(api, "default", audiences=["dispatch"], boundObjectRef=bound)
     text = issued["status"]["token"]
-    told = await review(api, text, "dispatch")
-    assert told["user"]["extra"]["authentication.kubernetes.io/pod-name"] == ["p"]
-    assert told["user"]["extra"]["authentication.kubernetes.io/pod-uid"] == [uid]
+    answer = await review(api, text, "dispatch")
+    assert answer["user"]["extra"]["authentication.kubernetes.io/pod-name"] == ["p"]
+    assert answer["user"]["extra"]["authentication.kubernetes.io/pod-uid"] == [uid]
     await api.ok("DELETE", api.pods("p"))
     await api.create(api.pods(), pod())
 
@@ -224,25 +224,25 @@ async def test_a_token_is_bound_to_the_pod_of_its_uid(api: Api) -> None:
     await api.create(api.pods(), pod())
     bound = {"kind": "Pod", "apiVersion": "v1", "name": "p", "uid": "another"}
     path = api.path("serviceaccounts", "default", "token")
-    told = await api.refused("POST", path, {"spec": {"boundObjectRef": bound}})
-    assert told == (409, "Conflict")
+    answer = await api.refused("POST", path, {"spec": {"boundObjectRef": bound}})
+    assert answer == (409, "Conflict")
     bound["name"] = "none"
-    told = await api.refused("POST", path, {"spec": {"boundObjectRef": bound}})
-    assert told == (404, "NotFound")
+    answer = await api.refused("POST", path, {"spec": {"boundObjectRef": bound}})
+    assert answer == (404, "NotFound")
 
 
-async def test_a_token_has_a_shortest_life(api: Api) -> None:
+async def test_a_token_has_a_minimum_lifetime(api: Api) -> None:
     path = api.path("serviceaccounts", "default", "token")
-    told = await api.refused("POST", path, {"spec": {"expirationSeconds": 10}})
-    assert told == (422, "Invalid")
+    answer = await api.refused("POST", path, {"spec": {"expirationSeconds": 10}})
+    assert answer == (422, "Invalid")
 
 
-async def test_an_account_that_is_not_there_has_no_token(api: Api) -> None:
+async def test_a_missing_account_has_no_token(api: Api) -> None:
     path = api.path("serviceaccounts", "none", "token")
     assert await api.refused("POST", path, {"spec": {}}) == (404, "NotFound")
 
 
-async def test_a_text_that_is_no_token_is_nobody(api: Api) -> None:
-    told = await review(api, "not.a.token")
-    assert not told.get("authenticated")
-    assert told.get("error")
+async def test_an_invalid_token_is_not_authenticated(api: Api) -> None:
+    answer = await review(api, "not.a.token")
+    assert not answer.get("authenticated")
+    assert answer.get("error")

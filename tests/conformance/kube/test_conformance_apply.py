@@ -36,7 +36,7 @@ async def test_an_apply_creates_and_then_updates(api: Api) -> None:
     assert answer.json()["data"] == {"a": "2"}
 
 
-async def test_an_entry_says_what_it_is(api: Api) -> None:
+async def test_an_entry_has_manager_operation_and_version(api: Api) -> None:
     made = await api.apply(api.maps("c"), config(data={"a": "1"}), "one")
     (entry,) = made["metadata"]["managedFields"]
     assert entry.pop("time")
@@ -62,7 +62,7 @@ async def test_a_field_left_out_is_removed(api: Api) -> None:
     assert owned(after, "one") == {"f:data": {"f:a": {}}}
 
 
-async def test_a_field_of_somebody_else_stays(api: Api) -> None:
+async def test_a_field_of_another_manager_stays(api: Api) -> None:
     await api.apply(api.maps("c"), config(data={"a": "1"}), "one")
     after = await api.apply(api.maps("c"), config(data={"b": "2"}), "two")
     assert after["data"] == {"a": "1", "b": "2"}
@@ -79,13 +79,13 @@ async def test_a_field_owned_twice_survives_one_of_its_owners(api: Api) -> None:
 
 async def test_another_value_for_an_owned_field_conflicts(api: Api) -> None:
     await api.apply(api.maps("c"), config(data={"a": "1"}), "one")
-    told = await api.why(
+    result = await api.why(
         "PATCH", api.maps("c"), config(data={"a": "2"}), kind=APPLY, fieldManager="two"
     )
-    assert (told["code"], told["reason"]) == (409, "Conflict")
-    assert causes(told) == [("FieldManagerConflict", ".data.a")]
-    assert told["message"] == 'Apply failed with 1 conflict: conflict with "one": .data.a'
-    assert told["details"]["causes"][0]["message"] == 'conflict with "one"'
+    assert (result["code"], result["reason"]) == (409, "Conflict")
+    assert causes(result) == [("FieldManagerConflict", ".data.a")]
+    assert result["message"] == 'Apply failed with 1 conflict: conflict with "one": .data.a'
+    assert result["details"]["causes"][0]["message"] == 'conflict with "one"'
 
 
 async def test_force_takes_a_field_over(api: Api) -> None:
@@ -96,7 +96,7 @@ async def test_force_takes_a_field_over(api: Api) -> None:
     assert owned(after, "two") == {"f:data": {"f:a": {}}}
 
 
-async def test_a_manager_whose_last_field_is_taken_is_gone(api: Api) -> None:
+async def test_a_manager_without_fields_has_no_entry(api: Api) -> None:
     await api.apply(api.maps("c"), config(data={"a": "1"}), "one")
     after = await api.apply(api.maps("c"), config(data={"a": "2"}), "two", force="true")
     # the map itself stays with whoever set it
@@ -104,16 +104,16 @@ async def test_a_manager_whose_last_field_is_taken_is_gone(api: Api) -> None:
     assert "f:a" not in owned(after, "one").get("f:data", {})
 
 
-async def test_an_update_takes_ownership_without_asking(api: Api) -> None:
+async def test_an_update_takes_ownership_without_force(api: Api) -> None:
     await api.apply(api.maps("c"), config(data={"a": "1"}), "one")
     after = await api.patch(api.maps("c"), {"data": {"a": "2"}}, fieldManager="hand")
     assert owned(after, "hand", "Update") == {"f:data": {"f:a": {}}}
     assert "f:a" not in owned(after, "one").get("f:data", {})
-    told = await api.why(
+    result = await api.why(
         "PATCH", api.maps("c"), config(data={"a": "1"}), kind=APPLY, fieldManager="one"
     )
-    assert told["reason"] == "Conflict"
-    assert 'conflict with "hand" using v1' in told["message"]
+    assert result["reason"] == "Conflict"
+    assert 'conflict with "hand" using v1' in result["message"]
 
 
 async def test_a_create_owns_what_it_wrote(api: Api) -> None:
@@ -122,33 +122,33 @@ async def test_a_create_owns_what_it_wrote(api: Api) -> None:
     assert owned(made, "maker", "Update") == {"f:data": {".": {}, "f:a": {}}}
 
 
-async def test_a_named_manager_beats_the_agent(api: Api) -> None:
+async def test_a_named_manager_precedes_the_user_agent(api: Api) -> None:
     made = await api.create(api.maps(), config(data={"a": "1"}), fieldManager="named")
     assert managers(made) == [("named", "Update", "")]
 
 
 async def test_an_apply_needs_a_manager(api: Api) -> None:
-    told = await api.why("PATCH", api.maps("c"), config(), kind=APPLY)
-    assert (told["code"], told["reason"]) == (422, "Invalid")
-    assert causes(told) == [("FieldValueRequired", "fieldManager")]
+    result = await api.why("PATCH", api.maps("c"), config(), kind=APPLY)
+    assert (result["code"], result["reason"]) == (422, "Invalid")
+    assert causes(result) == [("FieldValueRequired", "fieldManager")]
 
 
 async def test_force_is_for_applies_only(api: Api) -> None:
     await api.create(api.maps(), config())
-    told = await api.why("PATCH", api.maps("c"), {"data": {}}, kind=MERGE, force="true")
-    assert (told["code"], causes(told)) == (422, [("FieldValueForbidden", "force")])
+    result = await api.why("PATCH", api.maps("c"), {"data": {}}, kind=MERGE, force="true")
+    assert (result["code"], causes(result)) == (422, [("FieldValueForbidden", "force")])
 
 
-async def test_an_apply_must_not_speak_of_managed_fields(api: Api) -> None:
+async def test_an_apply_must_not_contain_managed_fields(api: Api) -> None:
     body = config(managedFields=[{"manager": "x", "operation": "Apply"}])
-    told = await api.refused("PATCH", api.maps("c"), body, kind=APPLY, fieldManager="one")
-    assert told == (400, "BadRequest")
+    result = await api.refused("PATCH", api.maps("c"), body, kind=APPLY, fieldManager="one")
+    assert result == (400, "BadRequest")
 
 
 async def test_an_apply_needs_kind_and_version(api: Api) -> None:
     body = {"metadata": {"name": "c"}}
-    told = await api.refused("PATCH", api.maps("c"), body, kind=APPLY, fieldManager="one")
-    assert told == (400, "BadRequest")
+    result = await api.refused("PATCH", api.maps("c"), body, kind=APPLY, fieldManager="one")
+    assert result == (400, "BadRequest")
 
 
 async def test_an_apply_may_be_yaml(api: Api) -> None:
@@ -190,32 +190,32 @@ async def test_an_item_left_out_of_a_keyed_list_is_removed(api: Api) -> None:
     await api.create(api.pods(), pod())
     path = api.pods("p", "status")
 
-    def told(*kinds: str) -> Json:
+    def status_with(*kinds: str) -> Json:
         conditions = [{"type": kind, "status": "True"} for kind in kinds]
         status: dict[str, Any] = {"conditions": conditions}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "status": status}
 
-    await api.apply(path, told("Ready", "Initialized"), "one")
-    after = await api.apply(path, told("Ready"), "one")
+    await api.apply(path, status_with("Ready", "Initialized"), "one")
+    after = await api.apply(path, status_with("Ready"), "one")
     assert [item["type"] for item in after["status"]["conditions"]] == ["Ready"]
 
 
 async def test_an_apply_for_another_uid_is_refused(api: Api) -> None:
     await api.create(api.maps(), config())
     body = config(uid="another")
-    told = await api.refused("PATCH", api.maps("c"), body, kind=APPLY, fieldManager="one")
-    assert told == (422, "Invalid")
+    result = await api.refused("PATCH", api.maps("c"), body, kind=APPLY, fieldManager="one")
+    assert result == (422, "Invalid")
     body = config("fresh", uid="another")
-    told = await api.refused("PATCH", api.maps("fresh"), body, kind=APPLY, fieldManager="one")
-    assert told == (409, "Conflict")
+    result = await api.refused("PATCH", api.maps("fresh"), body, kind=APPLY, fieldManager="one")
+    assert result == (409, "Conflict")
 
 
 async def test_an_apply_for_a_stale_version_conflicts(api: Api) -> None:
     made = await api.create(api.maps(), config(data={"a": "1"}))
     await api.patch(api.maps("c"), {"data": {"a": "2"}})
     body = config(data={"b": "1"}, resourceVersion=made["metadata"]["resourceVersion"])
-    told = await api.refused("PATCH", api.maps("c"), body, kind=APPLY, fieldManager="one")
-    assert told == (409, "Conflict")
+    result = await api.refused("PATCH", api.maps("c"), body, kind=APPLY, fieldManager="one")
+    assert result == (409, "Conflict")
 
 
 async def test_a_duplicate_in_a_keyed_list_is_refused(api: Api) -> None:
@@ -233,5 +233,5 @@ async def test_clearing_managed_fields_resets_them(api: Api) -> None:
 
 @pytest.mark.parametrize("manager", ["x" * 129, "a\nb"], ids=["long", "unprintable"])
 async def test_the_name_of_a_manager_has_a_grammar(api: Api, manager: str) -> None:
-    told = await api.refused("PATCH", api.maps("c"), config(), kind=APPLY, fieldManager=manager)
-    assert told == (422, "Invalid")
+    result = await api.refused("PATCH", api.maps("c"), config(), kind=APPLY, fieldManager=manager)
+    assert result == (422, "Invalid")

@@ -28,7 +28,7 @@ async def test_an_object_that_is_cut_off_is_refused(api: Api) -> None:
     assert await api.refused("POST", api.maps(), body, kind=KIND) == (400, "BadRequest")
 
 
-async def test_a_token_is_made_for_whom_it_says(api: Api) -> None:
+async def test_a_token_is_issued_for_its_audience(api: Api) -> None:
     spec = field(2, field(1, b"somebody") + field(4, 600))
     body = envelope("TokenRequest", spec, version="authentication.k8s.io/v1")
     path = api.path("serviceaccounts", "default", "token")
@@ -42,22 +42,22 @@ async def test_reviews_are_answered(api: Api) -> None:
     review = envelope(
         "SelfSubjectAccessReview", field(2, field(1, what)), version="authorization.k8s.io/v1"
     )
-    told = await api.create(f"{AUTHZ}/selfsubjectaccessreviews", review, kind=KIND)
-    assert told["status"]["allowed"] is True
-    assert told["spec"]["resourceAttributes"]["resource"] == "pods"
+    answer = await api.create(f"{AUTHZ}/selfsubjectaccessreviews", review, kind=KIND)
+    assert answer["status"]["allowed"] is True
+    assert answer["spec"]["resourceAttributes"]["resource"] == "pods"
     rules = envelope(
         "SelfSubjectRulesReview",
         field(2, field(1, api.space.encode())),
         version="authorization.k8s.io/v1",
     )
-    told = await api.create(f"{AUTHZ}/selfsubjectrulesreviews", rules, kind=KIND)
+    answer = await api.create(f"{AUTHZ}/selfsubjectrulesreviews", rules, kind=KIND)
     everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
-    assert everything in told["status"]["resourceRules"]
+    assert everything in answer["status"]["resourceRules"]
 
 
 @pytest.mark.since(1, 28)
-async def test_who_asks_is_told(api: Api) -> None:
+async def test_self_subject_reviews_are_answered(api: Api) -> None:
     body = envelope("SelfSubjectReview", b"", version="authentication.k8s.io/v1")
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-    told = await api.create(path, body, kind=KIND)
-    assert "system:authenticated" in told["status"]["userInfo"]["groups"]
+    answer = await api.create(path, body, kind=KIND)
+    assert "system:authenticated" in answer["status"]["userInfo"]["groups"]

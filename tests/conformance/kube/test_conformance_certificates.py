@@ -9,7 +9,7 @@ INVALID, MISSING, UNKNOWN = "FieldValueInvalid", "FieldValueRequired", "FieldVal
 TWICE, FIXED = "FieldValueDuplicate", "FieldValueForbidden"
 
 
-def asked(api: Api, **spec: object) -> Json:
+def request(api: Api, **spec: object) -> Json:
     body = request_for("mini-1", hostnames=("mini-1",), signer="example.com/nobody")
     body["metadata"]["name"] = api.own("asked")
     body["spec"] |= spec
@@ -38,11 +38,11 @@ ASKED: dict[str, tuple[Json, list[tuple[str, str]]]] = {
 @pytest.mark.parametrize("case", ASKED)
 async def test_a_request_is_for_one_signer_and_known_usages(api: Api, case: str) -> None:
     spec, expected = ASKED[case]
-    told = await api.why("POST", REQUESTS, asked(api, **spec))
-    assert (told["code"], causes(told)) == (422, expected)
+    answer = await api.why("POST", REQUESTS, request(api, **spec))
+    assert (answer["code"], causes(answer)) == (422, expected)
 
 
-async def test_nobody_asks_to_be_an_administrator(api: Api) -> None:
+async def test_a_request_for_the_masters_group_is_refused(api: Api) -> None:
     body = request_for(
         "x",
         name="bob",
@@ -51,69 +51,69 @@ async def test_nobody_asks_to_be_an_administrator(api: Api) -> None:
         usages=("client auth",),
     )
     body["metadata"]["name"] = api.own("asked")
-    told = await api.why("POST", REQUESTS, body)
-    assert (told["code"], told["reason"]) == (403, "Forbidden")
-    assert "system:masters" in told["message"]
+    answer = await api.why("POST", REQUESTS, body)
+    assert (answer["code"], answer["reason"]) == (403, "Forbidden")
+    assert "system:masters" in answer["message"]
 
 
-def said(kind: str, status: str) -> Json:
+def condition(kind: str, status: str) -> Json:
     return {"type": kind, "status": status, "reason": "Test", "message": "said"}
 
 
 STATE, KIND = "status.conditions[0].status", "status.conditions[0].type"
 VERDICTS: dict[str, tuple[str, list[Json], list[tuple[str, str]]]] = {
-    "a yes that is none": ("approval", [said("Approved", "False")], [(UNKNOWN, STATE)]),
-    "a yes that nobody knows": ("approval", [said("Approved", "Unknown")], [(UNKNOWN, STATE)]),
-    "a yes without a word": ("approval", [said("Approved", "")], [(MISSING, STATE)]),
-    "a no that is none": ("approval", [said("Denied", "False")], [(UNKNOWN, STATE)]),
-    "a failure that is none": ("status", [said("Failed", "False")], [(UNKNOWN, STATE)]),
-    "nothing in particular": ("approval", [said("", "True")], [(MISSING, KIND)]),
-    "any other": ("approval", [said("Seen", "evil")], [(UNKNOWN, STATE)]),
+    "a yes that is none": ("approval", [condition("Approved", "False")], [(UNKNOWN, STATE)]),
+    "a yes that nobody knows": ("approval", [condition("Approved", "Unknown")], [(UNKNOWN, STATE)]),
+    "a yes without a word": ("approval", [condition("Approved", "")], [(MISSING, STATE)]),
+    "a no that is none": ("approval", [condition("Denied", "False")], [(UNKNOWN, STATE)]),
+    "a failure that is none": ("status", [condition("Failed", "False")], [(UNKNOWN, STATE)]),
+    "nothing in particular": ("approval", [condition("", "True")], [(MISSING, KIND)]),
+    "any other": ("approval", [condition("Seen", "evil")], [(UNKNOWN, STATE)]),
     "yes and no": (
         "approval",
-        [said("Approved", "True"), said("Denied", "True")],
+        [condition("Approved", "True"), condition("Denied", "True")],
         [(INVALID, "status.conditions")],
     ),
     "yes and yes": (
         "approval",
-        [said("Approved", "True"), said("Approved", "True")],
+        [condition("Approved", "True"), condition("Approved", "True")],
         [(TWICE, "status.conditions[1].type")],
     ),
     "a yes of the signer's": (
         "status",
-        [said("Approved", "True")],
+        [condition("Approved", "True")],
         [(FIXED, "status.conditions")],
     ),
 }
 
 
 @pytest.mark.parametrize("case", VERDICTS)
-async def test_a_verdict_is_a_yes_or_a_no(api: Api, case: str) -> None:
+async def test_an_approval_condition_is_valid_and_unique(api: Api, case: str) -> None:
     sub, conditions, expected = VERDICTS[case]
-    made = await api.create(REQUESTS, asked(api))
+    made = await api.create(REQUESTS, request(api))
     path = f"{REQUESTS}/{made['metadata']['name']}"
     try:
         body = {**made, "status": {"conditions": conditions}}
-        told = await api.why("PUT", f"{path}/{sub}", body)
-        assert (told["code"], causes(told)) == (422, expected)
+        answer = await api.why("PUT", f"{path}/{sub}", body)
+        assert (answer["code"], causes(answer)) == (422, expected)
         assert not (await api.get(path)).get("status")
     finally:
         await api.call("DELETE", path)
 
 
-async def test_a_verdict_stays(api: Api) -> None:
-    made = await api.create(REQUESTS, asked(api))
+async def test_an_approval_condition_cannot_be_removed(api: Api) -> None:
+    made = await api.create(REQUESTS, request(api))
     path = f"{REQUESTS}/{made['metadata']['name']}"
     try:
-        seen = [said("Seen", "False"), said("Approved", "True")]
+        seen = [condition("Seen", "False"), condition("Approved", "True")]
         body: Json = {"status": {"conditions": seen}}
         await api.patch(f"{path}/approval", body, MERGE)
-        for left in ([], [said("Seen", "False")]):
+        for left in ([], [condition("Seen", "False")]):
             body = {"status": {"conditions": left}}
-            told = await api.why("PATCH", f"{path}/approval", body, kind=MERGE)
-            assert (told["code"], causes(told)) == (422, [(FIXED, "status.conditions")])
+            answer = await api.why("PATCH", f"{path}/approval", body, kind=MERGE)
+            assert (answer["code"], causes(answer)) == (422, [(FIXED, "status.conditions")])
         kept = await api.patch(
-            f"{path}/approval", {"status": {"conditions": [said("Approved", "True")]}}
+            f"{path}/approval", {"status": {"conditions": [condition("Approved", "True")]}}
         )
         assert [each["type"] for each in kept["status"]["conditions"]] == ["Approved"]
     finally:

@@ -12,21 +12,21 @@ DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLis
     [("/api", "", "pods"), ("/apis", "coordination.k8s.io", "leases")],
     ids=["core", "groups"],
 )
-async def test_everything_is_discovered_at_once(
+async def test_aggregated_discovery_lists_everything(
     api: Api, root: str, group: str, resource: str
 ) -> None:
-    told = await api.get(root, accept=DISCOVERY)
-    assert (told["kind"], told["apiVersion"]) == (
+    result = await api.get(root, accept=DISCOVERY)
+    assert (result["kind"], result["apiVersion"]) == (
         "APIGroupDiscoveryList",
         "apidiscovery.k8s.io/v2",
     )
-    (found,) = [item for item in told["items"] if item["metadata"].get("name", "") == group]
+    (found,) = [item for item in result["items"] if item["metadata"].get("name", "") == group]
     (row,) = [item for item in found["versions"][0]["resources"] if item["resource"] == resource]
     assert row["scope"] == "Namespaced" and "watch" in row["verbs"]
 
 
 @pytest.mark.since(1, 27)
-async def test_schemas_say_whether_fields_are_checked(api: Api) -> None:
+async def test_schemas_declare_field_validation(api: Api) -> None:
     paths = (await api.get("/openapi/v3"))["paths"]
     where, _, query = paths["api/v1"]["serverRelativeURL"].partition("?")
     answer = await api.call("GET", where, hash=query.removeprefix("hash="))
@@ -39,9 +39,9 @@ async def test_schemas_say_whether_fields_are_checked(api: Api) -> None:
     assert "fieldValidation" in [item.get("name") for item in operation["parameters"]]
 
 
-async def test_the_older_schemas_are_there_for_kinds_that_nobody_knows(api: Api) -> None:
-    told = await api.get("/openapi/v2")
-    assert told["swagger"] == "2.0" and told["info"]["title"]
+async def test_openapi_v2_is_served_for_unknown_kinds(api: Api) -> None:
+    result = await api.get("/openapi/v2")
+    assert result["swagger"] == "2.0" and result["info"]["title"]
     accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
     answer = await api.call("GET", "/openapi/v2", accept=accept)
     assert answer.status == 200 and answer.body.startswith(b"\n\x032.0\x12")
@@ -84,7 +84,7 @@ def event(about: Json, name: str) -> Json:
     }
 
 
-async def test_events_are_found_by_what_they_are_about_and_counted(api: Api) -> None:
+async def test_events_are_selected_by_involved_object_and_counted(api: Api) -> None:
     one = await api.create(api.pods(), pod("a"))
     other = await api.create(api.maps(), config("a"))
     events = api.path("events")
@@ -92,8 +92,8 @@ async def test_events_are_found_by_what_they_are_about_and_counted(api: Api) -> 
     await api.create(events, event({**other, "kind": "ConfigMap"}, "second"))
 
     async def about(**fields: str) -> list[str]:
-        told = ",".join(f"involvedObject.{key}={value}" for key, value in fields.items())
-        return await api.names(events, fieldSelector=told)
+        result = ",".join(f"involvedObject.{key}={value}" for key, value in fields.items())
+        return await api.names(events, fieldSelector=result)
 
     assert await about(uid=one["metadata"]["uid"]) == ["first"]
     assert await about(kind="ConfigMap", name="a", namespace=api.space) == ["second"]
@@ -110,8 +110,8 @@ async def test_a_node_is_watched_by_its_name_while_its_status_changes(api: Api) 
     chosen = {"fieldSelector": f"metadata.name={name}", "resourceVersion": start}
     async with await api.watch("/api/v1/nodes", **chosen, timeoutSeconds=20) as watch:
         await api.create("/api/v1/nodes", node(api.own("other")))
-        told = {"conditions": [{"type": "Ready", "status": "False", "reason": "Moved"}]}
-        changed = await api.patch(f"/api/v1/nodes/{name}/status", {"status": told})
+        given = {"conditions": [{"type": "Ready", "status": "False", "reason": "Moved"}]}
+        changed = await api.patch(f"/api/v1/nodes/{name}/status", {"status": given})
         assert changed["status"]["conditions"][0]["reason"] == "Moved"
         assert changed["status"]["capacity"]["pods"] == "2"
         seen = await watch.next()

@@ -1,4 +1,4 @@
-"""Controllers: owners and their dependents, namespaces, Nodes that are unwell or silent, Pods that must leave."""
+"""Controllers: owners and dependents, namespaces, unhealthy and silent Nodes, evictions."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from tests.conformance.kube.nodekit import NODES, fleet
 
 def ref(owner: Json, **more: Any) -> Json:
     meta = owner["metadata"]
-    told = {"apiVersion": "v1", "kind": "ConfigMap", "name": meta["name"], "uid": meta["uid"]}
-    return {**told, **more}
+    given = {"apiVersion": "v1", "kind": "ConfigMap", "name": meta["name"], "uid": meta["uid"]}
+    return {**given, **more}
 
 
 async def owners(api: Api, name: str) -> list[str]:
@@ -37,7 +37,7 @@ async def stays(api: Api, path: str) -> None:
 # ---- owners
 
 
-async def test_an_owner_elsewhere_is_no_owner(api: Api) -> None:
+async def test_an_owner_in_another_namespace_is_no_owner(api: Api) -> None:
     owner = await api.create("/api/v1/namespaces/default/configmaps", config(api.own("owner")))
     await api.create(api.maps(), config("owned", ownerReferences=[ref(owner)]))
     await api.gone(api.maps("owned"))
@@ -47,37 +47,37 @@ async def test_an_owner_elsewhere_is_no_owner(api: Api) -> None:
         listed = await api.get(api.path("events"), fieldSelector=query)
         return listed["items"][0] if listed["items"] else None
 
-    told = await api.eventually(event)
+    result = await api.eventually(event)
     named = f"v1/ConfigMap, namespace: {api.space}, name: {api.own('owner')}"
-    assert told["type"] == "Warning"
-    assert told["message"] == (
+    assert result["type"] == "Warning"
+    assert result["message"] == (
         f"ownerRef [{named}, uid: {owner['metadata']['uid']}]"
         f' does not exist in namespace "{api.space}"'
     )
     await api.ok("DELETE", f"/api/v1/namespaces/default/configmaps/{api.own('owner')}")
 
 
-async def test_an_owner_of_another_life_is_struck_off(api: Api) -> None:
+async def test_a_reference_to_an_owner_with_another_uid_is_removed(api: Api) -> None:
     good = await api.create(api.maps(), config("good"))
     other = {**ref(good), "uid": "another-life"}
     await api.create(api.maps(), config("only", ownerReferences=[other]))
     await api.gone(api.maps("only"))
     await api.create(api.maps(), config("both", ownerReferences=[other, ref(good)]))
 
-    async def struck() -> bool | None:
+    async def removed() -> bool | None:
         found = await api.get(api.maps("both"))
         return found["metadata"]["ownerReferences"] == [ref(good)] or None
 
-    await api.eventually(struck)
+    await api.eventually(removed)
 
 
-async def test_of_a_kind_that_nobody_knows_nothing_is_concluded(api: Api) -> None:
+async def test_an_owner_of_an_unknown_kind_changes_nothing(api: Api) -> None:
     stranger = {"apiVersion": "example.com/v9", "kind": "Thing", "name": "a", "uid": "u"}
     await api.create(api.maps(), config("owned", ownerReferences=[stranger]))
     await stays(api, api.maps("owned"))
 
 
-async def test_something_in_no_namespace_is_not_owned_by_something_in_one(api: Api) -> None:
+async def test_a_cluster_wide_object_is_not_owned_by_a_namespaced_one(api: Api) -> None:
     owner = await api.create(api.maps(), config("owner"))
     name = api.own("class")
     path = "/apis/node.k8s.io/v1/runtimeclasses"
@@ -87,7 +87,7 @@ async def test_something_in_no_namespace_is_not_owned_by_something_in_one(api: A
     await api.ok("DELETE", f"{path}/{name}")
 
 
-async def test_in_the_foreground_only_who_says_so_is_waited_for(api: Api) -> None:
+async def test_foreground_deletion_waits_for_blocking_dependents_only(api: Api) -> None:
     owner = await api.create(api.maps(), config("owner"))
     held = {"finalizers": ["example.com/hold"]}
     await api.create(api.maps(), config("owned", ownerReferences=[ref(owner)], **held))
@@ -95,14 +95,14 @@ async def test_in_the_foreground_only_who_says_so_is_waited_for(api: Api) -> Non
     await api.ok("DELETE", api.maps("owner"), {"propagationPolicy": "Foreground"})
     await api.gone(api.maps("owner"))
 
-    async def going() -> bool | None:
+    async def deleting() -> bool | None:
         return "deletionTimestamp" in (await api.get(api.maps("owned")))["metadata"] or None
 
-    await api.eventually(going)
+    await api.eventually(deleting)
     await api.patch(api.maps("owned"), {"metadata": {"finalizers": None}})
 
 
-async def test_in_the_foreground_who_has_another_owner_stays(api: Api) -> None:
+async def test_foreground_deletion_keeps_dependents_with_another_owner(api: Api) -> None:
     owner = await api.create(api.maps(), config("owner"))
     other = await api.create(api.maps(), config("other"))
     both = [ref(owner, blockOwnerDeletion=True), ref(other)]
@@ -113,7 +113,7 @@ async def test_in_the_foreground_who_has_another_owner_stays(api: Api) -> None:
     await until(api, "owned", ["other"])
 
 
-async def test_in_the_foreground_generations_go_youngest_first(api: Api) -> None:
+async def test_foreground_deletion_removes_the_deepest_dependents_first(api: Api) -> None:
     first = await api.create(api.maps(), config("first"))
     second = config("second", ownerReferences=[ref(first, blockOwnerDeletion=True)])
     made = await api.create(api.maps(), second)
@@ -124,10 +124,10 @@ async def test_in_the_foreground_generations_go_youngest_first(api: Api) -> None
     await stays(api, api.maps("third"))
     await api.ok("DELETE", api.maps("first"), {"propagationPolicy": "Foreground"})
 
-    async def going() -> bool | None:
+    async def deleting() -> bool | None:
         return "deletionTimestamp" in (await api.get(api.maps("third")))["metadata"] or None
 
-    await api.eventually(going)
+    await api.eventually(deleting)
     middle = (await api.get(api.maps("second")))["metadata"]
     assert middle["finalizers"] == ["foregroundDeletion"] and middle["deletionTimestamp"]
     assert (await api.get(api.maps("first")))["metadata"]["finalizers"] == ["foregroundDeletion"]
@@ -136,7 +136,7 @@ async def test_in_the_foreground_generations_go_youngest_first(api: Api) -> None
         await api.gone(api.maps(name))
 
 
-async def test_a_ring_of_owners_does_not_wait_for_itself(api: Api) -> None:
+async def test_a_cycle_of_owners_is_deleted(api: Api) -> None:
     one = await api.create(api.maps(), config("one"))
     owned = config("two", ownerReferences=[ref(one, blockOwnerDeletion=True)])
     two = await api.create(api.maps(), owned)
@@ -155,10 +155,10 @@ async def test_a_pod_on_a_node_holds_its_owner_until_it_has_stopped(api: Api) ->
     await stays(api, api.pods("p"))
     await api.ok("DELETE", api.maps("owner"), {"propagationPolicy": "Foreground"})
 
-    async def asked() -> bool | None:
+    async def marked() -> bool | None:
         return "deletionTimestamp" in (await api.get(api.pods("p")))["metadata"] or None
 
-    await api.eventually(asked)
+    await api.eventually(marked)
     assert (await api.call("GET", api.maps("owner"))).status == 200
     await api.ok("DELETE", api.pods("p"), {"gracePeriodSeconds": 0})
     await api.gone(api.maps("owner"))
@@ -169,8 +169,8 @@ async def test_an_orphan_keeps_its_other_owners(api: Api) -> None:
     other = await api.create(api.maps(), config("other"))
     await api.create(api.maps(), config("owned", ownerReferences=[ref(owner), ref(other)]))
     await stays(api, api.maps("owned"))
-    told = await api.ok("DELETE", api.maps("owner"), {"propagationPolicy": "Orphan"})
-    assert told["metadata"]["finalizers"] == ["orphan"]
+    result = await api.ok("DELETE", api.maps("owner"), {"propagationPolicy": "Orphan"})
+    assert result["metadata"]["finalizers"] == ["orphan"]
     await api.gone(api.maps("owner"))
     assert await owners(api, "owned") == ["other"]
 
@@ -178,35 +178,35 @@ async def test_an_orphan_keeps_its_other_owners(api: Api) -> None:
 # ---- namespaces
 
 
-async def test_in_a_namespace_pods_go_first(api: Api) -> None:
+async def test_pods_of_a_namespace_are_deleted_first(api: Api) -> None:
     path = f"/api/v1/namespaces/{api.own('ns')}"
     await api.create("/api/v1/namespaces", {"metadata": {"name": api.own("ns")}})
 
-    async def furnished() -> bool | None:
+    async def has_account() -> bool | None:
         return (await api.call("GET", f"{path}/serviceaccounts/default")).status == 200 or None
 
-    await api.eventually(furnished)
+    await api.eventually(has_account)
     await api.create(f"{path}/pods", pod(nodeName=api.own("no-such-node")))
     await api.create(f"{path}/configmaps", config("free"))
     await api.create(f"{path}/configmaps", config("held", finalizers=["example.com/hold"]))
     await api.ok("DELETE", path)
 
-    async def asked() -> bool | None:
+    async def marked() -> bool | None:
         return "deletionTimestamp" in (await api.get(f"{path}/pods/p"))["metadata"] or None
 
-    await api.eventually(asked)
+    await api.eventually(marked)
     if api.version >= (1, 33):
         assert (await api.call("GET", f"{path}/configmaps/free")).status == 200
     await api.ok("DELETE", f"{path}/pods/p", {"gracePeriodSeconds": 0})
     await api.gone(f"{path}/configmaps/free", seconds=60)
 
-    async def told() -> dict[str, Json] | None:
+    async def reported() -> dict[str, Json] | None:
         found = (await api.get(path))["status"].get("conditions", ())
         by_type = {item["type"]: item for item in found}
         remaining = by_type.get("NamespaceContentRemaining", {})
         return by_type if "configmaps" in remaining.get("message", "") else None
 
-    conditions = await api.eventually(told)
+    conditions = await api.eventually(reported)
     assert conditions["NamespaceContentRemaining"]["message"] == (
         "Some resources are remaining: configmaps. has 1 resource instances"
     )
@@ -218,35 +218,35 @@ async def test_in_a_namespace_pods_go_first(api: Api) -> None:
     await api.gone(path, seconds=60)
 
 
-async def test_nothing_new_comes_into_a_namespace_that_goes(api: Api) -> None:
+async def test_a_terminating_namespace_takes_no_new_objects(api: Api) -> None:
     name = api.own("ns")
     path = f"/api/v1/namespaces/{name}"
     await api.create("/api/v1/namespaces", {"metadata": {"name": name}})
     await api.create(f"{path}/configmaps", config("held", finalizers=["example.com/hold"]))
     await api.ok("DELETE", path)
-    told = await api.why("POST", f"{path}/configmaps", config("late"))
-    assert (told["code"], told["reason"]) == (403, "Forbidden")
-    assert told["message"] == (
+    result = await api.why("POST", f"{path}/configmaps", config("late"))
+    assert (result["code"], result["reason"]) == (403, "Forbidden")
+    assert result["message"] == (
         f'configmaps "late" is forbidden: unable to create new content in namespace {name}'
         " because it is being terminated"
     )
-    assert causes(told) == [("NamespaceTerminating", "metadata.namespace")]
+    assert causes(result) == [("NamespaceTerminating", "metadata.namespace")]
     await api.patch(f"{path}/configmaps/held", {"metadata": {"finalizers": None}})
     await api.gone(path, seconds=60)
 
 
-async def test_the_account_of_a_namespace_comes_back(api: Api) -> None:
+async def test_the_default_account_of_a_namespace_is_recreated(api: Api) -> None:
     path = api.path("serviceaccounts", "default")
     before = await api.get(path)
     await api.ok("DELETE", path)
 
-    async def back() -> bool | None:
+    async def recreated() -> bool | None:
         answer = await api.call("GET", path)
         return (
             answer.status == 200 and answer.json()["metadata"]["uid"] != before["metadata"]["uid"]
         )
 
-    await api.eventually(back)
+    await api.eventually(recreated)
 
 
 # ---- Nodes
@@ -263,18 +263,18 @@ WELL = {"Ready": "True"}
 
 
 @pytest.mark.parametrize("case", UNWELL)
-async def test_what_a_node_says_of_itself_keeps_pods_away(api: Api, case: str) -> None:
+async def test_conditions_of_a_node_become_taints(api: Api, case: str) -> None:
     (kind, status), key = UNWELL[case]
     async with fleet(api) as nodes:
         name = await nodes.add("n")
         own = {"key": "example.com/own", "effect": "PreferNoSchedule"}
         await nodes.taint(name, own)
-        await nodes.say(name, (kind, status))
+        await nodes.post_conditions(name, (kind, status))
         await nodes.until_taints(name, has=key)
         assert (key, "NoSchedule") in await nodes.taints(name)
         await nodes.run()
         assert "untolerated taint" in (await nodes.condition())["message"]
-        await nodes.say(name, (kind, WELL.get(kind, "False")))
+        await nodes.post_conditions(name, (kind, WELL.get(kind, "False")))
         await nodes.until_taints(name, absent=key)
         assert await nodes.taints(name) == [("example.com/own", "PreferNoSchedule")]
         assert await nodes.placed() == name
@@ -315,31 +315,31 @@ async def test_two_labels_of_a_node_have_older_names(api: Api) -> None:
     await api.ok("DELETE", path)
 
 
-def bears(seconds: int | None = None) -> list[Json]:
-    told = {"key": "example.com/stop", "operator": "Exists", "effect": "NoExecute"}
-    return [told | ({"tolerationSeconds": seconds} if seconds is not None else {})]
+def toleration(seconds: int | None = None) -> list[Json]:
+    given = {"key": "example.com/stop", "operator": "Exists", "effect": "NoExecute"}
+    return [given | ({"tolerationSeconds": seconds} if seconds is not None else {})]
 
 
 STOP = {"key": "example.com/stop", "effect": "NoExecute"}
 
 
-async def test_a_taint_drives_away_who_does_not_bear_it(api: Api) -> None:
+async def test_a_noexecute_taint_evicts_pods_that_do_not_tolerate_it(api: Api) -> None:
     async with fleet(api) as nodes:
         name = await nodes.add("n")
         for each, tolerations in (
             ("none", []),
-            ("short", bears(1)),
-            ("long", bears(600)),
-            ("good", bears()),
+            ("short", toleration(1)),
+            ("long", toleration(600)),
+            ("good", toleration()),
         ):
             await nodes.run(each, nodeName=name, tolerations=tolerations)
         await nodes.taint(name, STOP)
-        await nodes.until_going("none")
-        await nodes.until_going("short")
-        assert [await nodes.going(each) for each in ("long", "good")] == [False, False]
-        told = await nodes.condition("none", "DisruptionTarget")
-        assert (told["status"], told["reason"]) == ("True", "DeletionByTaintManager")
-        assert told["message"] == "Taint manager: deleting due to NoExecute taint"
+        await nodes.until_deleting("none")
+        await nodes.until_deleting("short")
+        assert [await nodes.is_deleting(each) for each in ("long", "good")] == [False, False]
+        result = await nodes.condition("none", "DisruptionTarget")
+        assert (result["status"], result["reason"]) == ("True", "DeletionByTaintManager")
+        assert result["message"] == "Taint manager: deleting due to NoExecute taint"
         event = await nodes.event("none", "TaintManagerEviction")
         assert event["message"] == f"Marking for deletion Pod {api.space}/none"
         await nodes.taint(name)
@@ -347,15 +347,15 @@ async def test_a_taint_drives_away_who_does_not_bear_it(api: Api) -> None:
         assert event["message"] == f"Cancelling deletion of Pod {api.space}/long"
 
 
-async def test_who_comes_to_a_tainted_node_leaves_again(api: Api) -> None:
+async def test_a_pod_bound_to_a_tainted_node_is_evicted(api: Api) -> None:
     async with fleet(api) as nodes:
         name = await nodes.add("n", spec={"taints": [STOP]})
         await nodes.run(nodeName=name)
-        await nodes.until_going()
+        await nodes.until_deleting()
 
 
 @pytest.mark.slow
-async def test_a_silent_node_is_unknown_until_it_speaks(api: Api) -> None:
+async def test_a_silent_node_is_unknown_until_it_posts_its_status(api: Api) -> None:
     async with fleet(api) as nodes:
         await nodes.add("witness", spec={"unschedulable": True})
         name = await nodes.add("n")
@@ -368,9 +368,9 @@ async def test_a_silent_node_is_unknown_until_it_speaks(api: Api) -> None:
         nodes.silence(name)
         await nodes.until_taints(name, has="unreachable")
         found = (await nodes.read(name))["status"]["conditions"]
-        told = {item["type"]: (item["status"], item["reason"], item["message"]) for item in found}
+        given = {item["type"]: (item["status"], item["reason"], item["message"]) for item in found}
         never = ("Unknown", "NodeStatusNeverUpdated", "Kubelet never posted node status.")
-        assert told == {
+        assert given == {
             "Ready": ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status."),
             "MemoryPressure": never,
             "DiskPressure": never,
@@ -383,18 +383,18 @@ async def test_a_silent_node_is_unknown_until_it_speaks(api: Api) -> None:
 
         await api.eventually(lost, seconds=80)
 
-        async def doubted() -> bool | None:
+        async def not_ready() -> bool | None:
             return (await nodes.condition("p", "Ready"))["status"] == "False" or None
 
-        await api.eventually(doubted)
+        await api.eventually(not_ready)
         event = await nodes.event("p", "NodeNotReady")
         assert (event["type"], event["message"]) == ("Warning", "Node is not ready")
-        await nodes.say(name, ("Ready", "True"))
+        await nodes.post_conditions(name, ("Ready", "True"))
         await nodes.until_taints(name, absent="unreachable")
 
 
 @pytest.mark.slow
-async def test_pods_of_a_node_that_is_no_more_are_removed(api: Api) -> None:
+async def test_pods_of_a_deleted_node_are_removed(api: Api) -> None:
     async with fleet(api) as nodes:
         name = await nodes.add("n")
         await nodes.run("a")
@@ -403,8 +403,8 @@ async def test_pods_of_a_node_that_is_no_more_are_removed(api: Api) -> None:
             await nodes.placed(each)
         await api.ok("DELETE", f"{NODES}/{name}")
         await api.gone(api.pods("a"), seconds=90)
-        told = await nodes.condition("held", "DisruptionTarget")
-        assert (told["reason"], told["message"]) == (
+        result = await nodes.condition("held", "DisruptionTarget")
+        assert (result["reason"], result["message"]) == (
             "DeletionByPodGC",
             "PodGC: node no longer exists",
         )
@@ -421,10 +421,10 @@ def eviction(name: str = "p", **more: Any) -> Json:
     return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, **more}
 
 
-async def test_an_eviction_says_so_on_the_pod(api: Api) -> None:
+async def test_an_eviction_sets_a_condition_on_the_pod(api: Api) -> None:
     await api.create(api.pods(), pod(nodeName=api.own("no-such-node")))
     options = {"gracePeriodSeconds": 7}
-    told = await api.ok("POST", api.pods("p", "eviction"), eviction(deleteOptions=options))
+    result = await api.ok("POST", api.pods("p", "eviction"), eviction(deleteOptions=options))
     status = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -432,7 +432,7 @@ async def test_an_eviction_says_so_on_the_pod(api: Api) -> None:
         "status": "Success",
         "code": 201,
     }
-    assert told == status
+    assert result == status
     left = await api.get(api.pods("p"))
     assert left["metadata"]["deletionGracePeriodSeconds"] == 7
     (condition,) = left["status"]["conditions"]
@@ -443,14 +443,14 @@ async def test_an_eviction_says_so_on_the_pod(api: Api) -> None:
     )
 
 
-async def test_an_eviction_of_what_needs_nobody_is_a_removal(api: Api) -> None:
+async def test_an_eviction_of_an_unbound_pod_removes_it(api: Api) -> None:
     await api.create(api.pods(), pod())
     await api.ok("POST", api.pods("p", "eviction"), eviction())
     assert (await api.call("GET", api.pods("p"))).status == 404
 
 
 @pytest.mark.parametrize("how", ["query", "body"])
-async def test_an_eviction_may_be_tried_out(api: Api, how: str) -> None:
+async def test_an_eviction_can_be_a_dry_run(api: Api, how: str) -> None:
     made = await api.create(api.pods(), pod(nodeName=api.own("no-such-node")))
     query = {"dryRun": "All"} if how == "query" else {}
     body = eviction(deleteOptions={"dryRun": ["All"]}) if how == "body" else eviction()
@@ -485,7 +485,7 @@ REFUSED: dict[str, tuple[str, Json, tuple[int, str], str]] = {
 async def test_an_eviction_is_refused(api: Api, case: str) -> None:
     name, body, code, message = REFUSED[case]
     await api.create(api.pods(), pod(nodeName=api.own("no-such-node")))
-    told = await api.why("POST", api.pods(name, "eviction"), body)
-    assert (told["code"], told["reason"]) == code
-    assert told["message"].startswith(message)
+    result = await api.why("POST", api.pods(name, "eviction"), body)
+    assert (result["code"], result["reason"]) == code
+    assert result["message"].startswith(message)
     assert "deletionTimestamp" not in (await api.get(api.pods("p")))["metadata"]

@@ -83,8 +83,8 @@ class Kind:
 
         async def established() -> bool | None:
             found = await self.api.get(f"{CRDS}/{self.name}")
-            told = {item["type"]: item["status"] for item in found["status"]["conditions"] or ()}
-            if told.get("Established") != "True":
+            given = {item["type"]: item["status"] for item in found["status"]["conditions"] or ()}
+            if given.get("Established") != "True":
                 return None
             return (await self.api.call("GET", self.path())).status == 200 or None
 
@@ -95,10 +95,10 @@ class Kind:
         await self.api.ok("DELETE", f"{CRDS}/{self.name}")
 
 
-async def test_an_object_that_says_it_is_of_another_kind_is_invalid(api: Api) -> None:
+async def test_an_object_of_another_kind_is_invalid(api: Api) -> None:
     kind = await Kind(api).install()
-    told = await api.why("POST", kind.path(), kind.gadget() | {"kind": "Other"})
-    assert (told["code"], causes(told)) == (422, [("FieldValueInvalid", "kind")])
+    result = await api.why("POST", kind.path(), kind.gadget() | {"kind": "Other"})
+    assert (result["code"], causes(result)) == (422, [("FieldValueInvalid", "kind")])
     assert await api.refused("POST", kind.path(), kind.gadget() | {"apiVersion": "v9"}) == (
         400,
         "BadRequest",
@@ -136,26 +136,28 @@ async def test_a_custom_object_is_checked(api: Api, spec: Json, reason: str, fie
     kind = await Kind(api).install()
     body = kind.gadget(**spec)
     body["spec"] = {key: value for key, value in body["spec"].items() if value is not None}
-    told = await api.why("POST", kind.path(), body)
-    assert (told["code"], told["reason"]) == (422, "Invalid")
-    assert (reason, field) in causes(told)
+    result = await api.why("POST", kind.path(), body)
+    assert (result["code"], result["reason"]) == (422, "Invalid")
+    assert (reason, field) in causes(result)
     await kind.remove()
 
 
-async def test_status_is_a_world_of_its_own(api: Api) -> None:
+async def test_status_is_written_through_its_subresource_only(api: Api) -> None:
     kind = await Kind(api).install(subresources={"status": {}})
     made = await api.create(kind.path(), kind.gadget(status={"phase": "early"}))
     assert "status" not in made
-    told = await api.patch(
+    result = await api.patch(
         kind.path("g", "status"), {"status": {"phase": "ready"}, "spec": {"image": "x"}}
     )
-    assert told["status"] == {"phase": "ready"} and told["spec"]["image"] == "vm:1"
-    assert told["metadata"]["generation"] == 1
-    told = await api.patch(kind.path("g"), {"status": {"phase": "lost"}, "spec": {"image": "vm:2"}})
-    assert told["status"] == {"phase": "ready"} and told["spec"]["image"] == "vm:2"
-    assert told["metadata"]["generation"] == 2
-    told = await api.patch(kind.path("g"), {"metadata": {"labels": {"a": "b"}}})
-    assert told["metadata"]["generation"] == 2
+    assert result["status"] == {"phase": "ready"} and result["spec"]["image"] == "vm:1"
+    assert result["metadata"]["generation"] == 1
+    result = await api.patch(
+        kind.path("g"), {"status": {"phase": "lost"}, "spec": {"image": "vm:2"}}
+    )
+    assert result["status"] == {"phase": "ready"} and result["spec"]["image"] == "vm:2"
+    assert result["metadata"]["generation"] == 2
+    result = await api.patch(kind.path("g"), {"metadata": {"labels": {"a": "b"}}})
+    assert result["metadata"]["generation"] == 2
     await kind.remove()
 
 
@@ -171,11 +173,11 @@ async def test_scale_shows_and_sets_replicas(api: Api) -> None:
     scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
     kind = await Kind(api).install(subresources={"status": {}, "scale": scale})
     await api.create(kind.path(), kind.gadget(replicas=3))
-    told = await api.get(kind.path("g", "scale"))
-    assert (told["kind"], told["apiVersion"]) == ("Scale", "autoscaling/v1")
-    assert told["spec"] == {"replicas": 3} and told["status"] == {"replicas": 0}
-    told = await api.patch(kind.path("g", "scale"), {"spec": {"replicas": 5}})
-    assert told["spec"] == {"replicas": 5}
+    result = await api.get(kind.path("g", "scale"))
+    assert (result["kind"], result["apiVersion"]) == ("Scale", "autoscaling/v1")
+    assert result["spec"] == {"replicas": 3} and result["status"] == {"replicas": 0}
+    result = await api.patch(kind.path("g", "scale"), {"spec": {"replicas": 5}})
+    assert result["spec"] == {"replicas": 5}
     assert (await api.get(kind.path("g")))["spec"]["replicas"] == 5
     await kind.remove()
 
@@ -223,8 +225,8 @@ async def test_rules_are_enforced(api: Api) -> None:
     await api.ok("DELETE", f"{CRDS}/{kind.name}")
     await api.gone(f"{CRDS}/{kind.name}")
     await kind.install(schema=schema)
-    told = await api.why("POST", kind.path(), kind.gadget(replicas=11))
-    assert (told["code"], told["reason"]) == (422, "Invalid")
+    result = await api.why("POST", kind.path(), kind.gadget(replicas=11))
+    assert (result["code"], result["reason"]) == (422, "Invalid")
     await kind.remove()
 
 
@@ -239,14 +241,14 @@ async def test_a_custom_object_takes_no_strategic_patch(api: Api) -> None:
 async def test_a_custom_object_is_applied(api: Api) -> None:
     kind = await Kind(api).install()
     await api.apply(kind.path("g"), kind.gadget(tags=["a"]), "one")
-    told = await api.why(
+    result = await api.why(
         "PATCH",
         kind.path("g"),
         kind.gadget(tags=["b"]),
         kind="application/apply-patch+yaml",
         fieldManager="two",
     )
-    assert (told["code"], causes(told)) == (409, [("FieldManagerConflict", ".spec.tags")])
+    assert (result["code"], causes(result)) == (409, [("FieldManagerConflict", ".spec.tags")])
     await kind.remove()
 
 
@@ -254,18 +256,18 @@ async def test_a_definition_is_named_by_plural_and_group(api: Api) -> None:
     kind = Kind(api)
     body = kind.crd()
     body["metadata"]["name"] = "wrong"
-    told = await api.why("POST", CRDS, body)
-    assert (told["code"], told["reason"]) == (422, "Invalid")
-    assert ("FieldValueInvalid", "metadata.name") in causes(told)
+    result = await api.why("POST", CRDS, body)
+    assert (result["code"], result["reason"]) == (422, "Invalid")
+    assert ("FieldValueInvalid", "metadata.name") in causes(result)
 
 
 async def test_a_schema_is_structural(api: Api) -> None:
     schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": {}}}}
-    told = await api.why("POST", CRDS, Kind(api).crd(schema=schema))
-    assert (told["code"], told["reason"]) == (422, "Invalid")
+    result = await api.why("POST", CRDS, Kind(api).crd(schema=schema))
+    assert (result["code"], result["reason"]) == (422, "Invalid")
 
 
-async def test_a_definition_takes_its_objects_along(api: Api) -> None:
+async def test_a_deleted_definition_deletes_its_objects(api: Api) -> None:
     kind = await Kind(api).install()
     await api.create(kind.path(), kind.gadget())
     await kind.remove()

@@ -4,16 +4,16 @@ import pytest
 from tests.conformance.kube.kit import MERGE, Api, Json, causes, config, pod
 
 
-async def test_a_deletion_says_what_it_deleted(api: Api) -> None:
+async def test_a_deletion_returns_the_deleted_object(api: Api) -> None:
     made = await api.create(api.maps(), config())
-    told = await api.ok("DELETE", api.maps("c"))
-    assert (told["kind"], told["status"]) == ("Status", "Success")
+    result = await api.ok("DELETE", api.maps("c"))
+    assert (result["kind"], result["status"]) == ("Status", "Success")
     uid = made["metadata"]["uid"]
-    assert told["details"] == {"name": "c", "kind": "configmaps", "uid": uid}
+    assert result["details"] == {"name": "c", "kind": "configmaps", "uid": uid}
     assert (await api.call("GET", api.maps("c"))).status == 404
 
 
-async def test_what_is_gone_cannot_be_deleted(api: Api) -> None:
+async def test_a_removed_object_cannot_be_deleted(api: Api) -> None:
     assert await api.refused("DELETE", api.maps("c")) == (404, "NotFound")
 
 
@@ -28,35 +28,35 @@ async def test_a_deletion_may_have_preconditions(api: Api, field: str) -> None:
 
 async def test_a_bound_pod_is_deleted_in_two_steps(api: Api) -> None:
     await api.create(api.pods(), pod(nodeName=api.own("mac-1"), terminationGracePeriodSeconds=7))
-    told = await api.ok("DELETE", api.pods("p"))
-    assert told["kind"] == "Pod"
-    assert told["metadata"]["deletionGracePeriodSeconds"] == 7
-    assert told["metadata"]["deletionTimestamp"]
+    result = await api.ok("DELETE", api.pods("p"))
+    assert result["kind"] == "Pod"
+    assert result["metadata"]["deletionGracePeriodSeconds"] == 7
+    assert result["metadata"]["deletionTimestamp"]
     still = await api.get(api.pods("p"))
-    assert still["metadata"]["deletionTimestamp"] == told["metadata"]["deletionTimestamp"]
-    told = await api.ok("DELETE", api.pods("p"), {"gracePeriodSeconds": 0})
-    assert told["kind"] == "Pod"
+    assert still["metadata"]["deletionTimestamp"] == result["metadata"]["deletionTimestamp"]
+    result = await api.ok("DELETE", api.pods("p"), {"gracePeriodSeconds": 0})
+    assert result["kind"] == "Pod"
     assert (await api.call("GET", api.pods("p"))).status == 404
 
 
-async def test_a_pod_of_no_node_goes_at_once(api: Api) -> None:
+async def test_an_unbound_pod_is_removed_at_once(api: Api) -> None:
     await api.create(api.pods(), pod())
-    told = await api.ok("DELETE", api.pods("p"))
-    assert told["kind"] == "Pod"
+    result = await api.ok("DELETE", api.pods("p"))
+    assert result["kind"] == "Pod"
     assert (await api.call("GET", api.pods("p"))).status == 404
 
 
-async def test_a_finished_pod_goes_at_once(api: Api) -> None:
+async def test_a_finished_pod_is_removed_at_once(api: Api) -> None:
     await api.create(api.pods(), pod(nodeName=api.own("mac-1")))
     await api.patch(api.pods("p", "status"), {"status": {"phase": "Succeeded"}})
     await api.ok("DELETE", api.pods("p"))
     assert (await api.call("GET", api.pods("p"))).status == 404
 
 
-async def test_a_grace_period_may_be_asked_for(api: Api) -> None:
+async def test_a_grace_period_can_be_requested(api: Api) -> None:
     await api.create(api.pods(), pod(nodeName=api.own("mac-1")))
-    told = await api.ok("DELETE", api.pods("p"), {"gracePeriodSeconds": 3})
-    assert told["metadata"]["deletionGracePeriodSeconds"] == 3
+    result = await api.ok("DELETE", api.pods("p"), {"gracePeriodSeconds": 3})
+    assert result["metadata"]["deletionGracePeriodSeconds"] == 3
 
 
 async def test_a_grace_period_only_shrinks(api: Api) -> None:
@@ -70,17 +70,17 @@ async def test_a_grace_period_only_shrinks(api: Api) -> None:
 
 async def test_a_deletion_bumps_the_generation_of_a_pod_once(api: Api) -> None:
     made = await api.create(api.pods(), pod(nodeName=api.own("mac-1")))
-    told = await api.ok("DELETE", api.pods("p"))
+    result = await api.ok("DELETE", api.pods("p"))
     if api.version >= (1, 33):
-        assert (made["metadata"]["generation"], told["metadata"]["generation"]) == (1, 2)
+        assert (made["metadata"]["generation"], result["metadata"]["generation"]) == (1, 2)
 
 
 async def test_a_finalizer_holds_an_object(api: Api) -> None:
     await api.create(api.maps(), config(finalizers=["example.com/a", "example.com/b"]))
-    told = await api.ok("DELETE", api.maps("c"))
-    assert told["kind"] == "ConfigMap"
-    assert told["metadata"]["deletionTimestamp"]
-    assert told["metadata"]["deletionGracePeriodSeconds"] == 0
+    result = await api.ok("DELETE", api.maps("c"))
+    assert result["kind"] == "ConfigMap"
+    assert result["metadata"]["deletionTimestamp"]
+    assert result["metadata"]["deletionGracePeriodSeconds"] == 0
     await api.patch(api.maps("c"), {"metadata": {"finalizers": ["example.com/b"]}})
     assert (await api.call("GET", api.maps("c"))).status == 200
     last = await api.patch(api.maps("c"), {"metadata": {"finalizers": []}})
@@ -96,13 +96,13 @@ async def test_a_second_deletion_of_a_held_object_changes_nothing(api: Api) -> N
     await api.patch(api.maps("c"), {"metadata": {"finalizers": None}})
 
 
-async def test_no_finalizer_is_added_to_what_is_going(api: Api) -> None:
+async def test_no_finalizer_is_added_to_a_deleting_object(api: Api) -> None:
     await api.create(api.maps(), config(finalizers=["example.com/a"]))
     await api.ok("DELETE", api.maps("c"))
     more = {"metadata": {"finalizers": ["example.com/a", "example.com/b"]}}
-    told = await api.why("PATCH", api.maps("c"), more, kind=MERGE)
-    assert (told["code"], told["reason"]) == (422, "Invalid")
-    assert causes(told) == [("FieldValueForbidden", "metadata.finalizers")]
+    result = await api.why("PATCH", api.maps("c"), more, kind=MERGE)
+    assert (result["code"], result["reason"]) == (422, "Invalid")
+    assert causes(result) == [("FieldValueForbidden", "metadata.finalizers")]
     await api.patch(api.maps("c"), {"metadata": {"finalizers": None}})
 
 
@@ -127,8 +127,8 @@ async def test_a_new_object_of_the_same_name_has_another_uid(api: Api) -> None:
 async def test_a_collection_is_deleted_by_selection(api: Api) -> None:
     for name, value in (("a", "1"), ("b", "2"), ("c", "1")):
         await api.create(api.maps(), config(name, labels={"x": value}))
-    told = await api.ok("DELETE", api.maps(), labelSelector="x=1")
-    assert told["kind"] in ("ConfigMapList", "Status")
+    result = await api.ok("DELETE", api.maps(), labelSelector="x=1")
+    assert result["kind"] in ("ConfigMapList", "Status")
     assert await api.names(api.maps()) == ["b"]
 
 
@@ -141,7 +141,7 @@ def reference(owner: Json, **more: object) -> Json:
     return {**base, **more}
 
 
-async def test_what_is_owned_goes_after_its_owner(api: Api) -> None:
+async def test_dependents_are_deleted_after_their_owner(api: Api) -> None:
     owner = await api.create(api.maps(), config("owner"))
     await api.create(api.maps(), config("owned", ownerReferences=[reference(owner)]))
     await api.ok("DELETE", api.maps("owner"), {"propagationPolicy": "Background"})
@@ -149,7 +149,7 @@ async def test_what_is_owned_goes_after_its_owner(api: Api) -> None:
     await api.gone(api.maps("owned"))
 
 
-async def test_what_was_owned_stays_when_orphaned(api: Api) -> None:
+async def test_dependents_stay_when_orphaned(api: Api) -> None:
     owner = await api.create(api.maps(), config("owner"))
     await api.create(api.maps(), config("owned", ownerReferences=[reference(owner)]))
     await api.ok("DELETE", api.maps("owner"), {"propagationPolicy": "Orphan"})
@@ -158,7 +158,7 @@ async def test_what_was_owned_stays_when_orphaned(api: Api) -> None:
     assert "ownerReferences" not in left["metadata"]
 
 
-async def test_in_the_foreground_the_owner_goes_last(api: Api) -> None:
+async def test_foreground_deletion_removes_the_owner_last(api: Api) -> None:
     owner = await api.create(api.maps(), config("owner"))
     owned = config(
         "owned",
@@ -171,8 +171,8 @@ async def test_in_the_foreground_the_owner_goes_last(api: Api) -> None:
         return (await api.call("GET", api.maps("owned"))).status == 200 or None
 
     await api.eventually(known)
-    told = await api.ok("DELETE", api.maps("owner"), {"propagationPolicy": "Foreground"})
-    assert told["metadata"]["finalizers"] == ["foregroundDeletion"]
+    result = await api.ok("DELETE", api.maps("owner"), {"propagationPolicy": "Foreground"})
+    assert result["metadata"]["finalizers"] == ["foregroundDeletion"]
 
     async def going() -> bool | None:
         found = await api.get(api.maps("owned"))
@@ -184,7 +184,7 @@ async def test_in_the_foreground_the_owner_goes_last(api: Api) -> None:
     await api.gone(api.maps("owner"))
 
 
-async def test_an_owner_that_never_was_takes_its_own_with_it(api: Api) -> None:
+async def test_a_dependent_of_a_missing_owner_is_deleted(api: Api) -> None:
     ghost = {"apiVersion": "v1", "kind": "ConfigMap", "name": "ghost", "uid": "never-existed"}
     await api.create(api.maps(), config("owned", ownerReferences=[ghost]))
     await api.gone(api.maps("owned"))
@@ -206,7 +206,7 @@ async def test_one_of_two_owners_is_enough_to_stay(api: Api) -> None:
 
 
 @pytest.mark.parametrize("policy", ["Sideways", "background"])
-async def test_a_policy_that_is_none_is_refused(api: Api, policy: str) -> None:
+async def test_an_unknown_policy_is_refused(api: Api, policy: str) -> None:
     await api.create(api.maps(), config())
     body = {"propagationPolicy": policy}
     assert await api.refused("DELETE", api.maps("c"), body) == (422, "Invalid")
@@ -222,7 +222,7 @@ async def test_a_negative_grace_is_refused(api: Api) -> None:
 # ---- namespaces
 
 
-async def test_a_namespace_goes_with_everything_in_it(api: Api) -> None:
+async def test_a_deleted_namespace_deletes_its_contents(api: Api) -> None:
     name = api.own("ns")
     path = f"/api/v1/namespaces/{name}"
     made = await api.create("/api/v1/namespaces", {"metadata": {"name": name}})
@@ -230,9 +230,9 @@ async def test_a_namespace_goes_with_everything_in_it(api: Api) -> None:
     assert made["status"] == {"phase": "Active"}
     assert made["metadata"]["labels"] == {"kubernetes.io/metadata.name": name}
     await api.create(f"{path}/configmaps", config(finalizers=["example.com/hold"]))
-    told = await api.ok("DELETE", path)
-    assert told["status"]["phase"] == "Terminating"
-    assert told["metadata"]["deletionTimestamp"]
+    result = await api.ok("DELETE", path)
+    assert result["status"]["phase"] == "Terminating"
+    assert result["metadata"]["deletionTimestamp"]
     refused = await api.why("POST", f"{path}/configmaps", config("late"))
     assert (refused["code"], refused["reason"]) == (403, "Forbidden")
     assert causes(refused) == [("NamespaceTerminating", "metadata.namespace")]
@@ -246,5 +246,5 @@ async def test_a_namespace_goes_with_everything_in_it(api: Api) -> None:
     await api.gone(path, seconds=60)
 
 
-async def test_some_namespaces_cannot_go(api: Api) -> None:
+async def test_some_namespaces_cannot_be_deleted(api: Api) -> None:
     assert await api.refused("DELETE", "/api/v1/namespaces/default") == (403, "Forbidden")

@@ -69,10 +69,10 @@ async def test_a_null_is_kept_only_where_the_schema_has_one(api: Api) -> None:
         f"{path}/g", [{"op": "add", "path": "/spec/note", "value": None}], JSON_PATCH
     )
     assert again["spec"]["note"] is None
-    told = await api.why(
+    result = await api.why(
         "PATCH", f"{path}/g", gauge(path, tuning=None), kind=APPLY, fieldManager="m", force="true"
     )
-    assert causes(told) == [("FieldValueTypeInvalid", "spec.tuning")]
+    assert causes(result) == [("FieldValueTypeInvalid", "spec.tuning")]
 
 
 @pytest.mark.since(1, 32)
@@ -88,7 +88,7 @@ async def test_a_null_is_kept_only_where_the_schema_has_one(api: Api) -> None:
     ],
     ids=["text", "list", "twice in a set", "without its key", "twice by key", "map"],
 )
-async def test_what_cannot_be_merged_cannot_be_applied(api: Api, spec: Json) -> None:
+async def test_a_value_that_cannot_be_merged_cannot_be_applied(api: Api, spec: Json) -> None:
     path = await gauges(api)
     assert await api.refused(
         "PATCH", f"{path}/g", gauge(path, **spec), kind=APPLY, fieldManager="m"
@@ -101,8 +101,8 @@ async def test_a_scale_needs_a_count_to_be_read_and_none_to_be_set(api: Api) -> 
     await api.create(path, gauge(path))
     assert await api.refused("GET", f"{path}/g/scale") == (500, "InternalError")
     scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "g"}}
-    told = await api.ok("PUT", f"{path}/g/scale", {**scale, "spec": {"replicas": 3}})
-    assert told["spec"] == {"replicas": 3}
+    result = await api.ok("PUT", f"{path}/g/scale", {**scale, "spec": {"replicas": 3}})
+    assert result["spec"] == {"replicas": 3}
     assert (await api.get(f"{path}/g"))["spec"]["replicas"] == 3
 
 
@@ -121,7 +121,7 @@ async def test_a_refused_request_is_warned_too(api: Api) -> None:
 
 
 @pytest.mark.since(1, 32)
-async def test_the_bookmark_that_ends_a_beginning_has_the_form_of_the_events(api: Api) -> None:
+async def test_the_bookmark_after_the_initial_events_has_their_form(api: Api) -> None:
     await api.create(api.maps(), config("a"))
     for accept in ("application/json", METADATA, TABLE):
         options = {"accept": accept, "fieldSelector": "metadata.name=a", **BEGINNING}
@@ -144,20 +144,20 @@ async def test_nothing_has_more_than_one_form(api: Api) -> None:
     assert (await api.get(api.path("secrets")))["items"] == []
 
 
-async def test_the_row_of_a_pod_says_that_it_is_over(api: Api) -> None:
+async def test_the_row_of_a_finished_pod_has_a_condition(api: Api) -> None:
     await api.create(api.pods(), pod())
     (row,) = (await api.get(api.pods(), accept=TABLE))["rows"]
     assert "conditions" not in row
     await api.patch(api.pods("p", "status"), {"status": {"phase": "Failed"}})
     (row,) = (await api.get(api.pods(), accept=TABLE))["rows"]
-    (told,) = row["conditions"]
-    assert (told["type"], told["status"], told["reason"]) == ("Completed", "True", "Failed")
+    (result,) = row["conditions"]
+    assert (result["type"], result["status"], result["reason"]) == ("Completed", "True", "Failed")
 
 
 # ---- deletions
 
 
-async def test_a_deletion_with_a_body_does_not_look_at_parameters(api: Api) -> None:
+async def test_a_deletion_with_a_body_ignores_parameters(api: Api) -> None:
     await api.create(api.maps(), config())
     await api.ok("DELETE", api.maps("c"), dryRun="All")
     assert (await api.call("GET", api.maps("c"))).status == 200
@@ -185,8 +185,8 @@ async def test_events_own_nothing(api: Api) -> None:
     event = {"metadata": {"name": "e"}, "involvedObject": {"namespace": api.space}}
     made = await api.create(api.path("events"), event)
     owner = {"apiVersion": "v1", "kind": "Event", "name": "e", "uid": made["metadata"]["uid"]}
-    told = await api.why("POST", api.maps(), config(ownerReferences=[owner]))
-    assert causes(told) == [("FieldValueInvalid", "metadata.ownerReferences")]
+    result = await api.why("POST", api.maps(), config(ownerReferences=[owner]))
+    assert causes(result) == [("FieldValueInvalid", "metadata.ownerReferences")]
     gone = await api.ok("DELETE", api.path("events", "e"), {"propagationPolicy": "Foreground"})
     assert gone["status"] == "Success"
 
@@ -194,7 +194,7 @@ async def test_events_own_nothing(api: Api) -> None:
 # ---- preconditions and patches
 
 
-async def test_a_replacement_of_nothing_may_not_name_a_uid(api: Api) -> None:
+async def test_a_put_of_a_missing_object_may_not_have_a_uid(api: Api) -> None:
     body = {
         "apiVersion": RBAC,
         "kind": "RoleBinding",
@@ -205,12 +205,12 @@ async def test_a_replacement_of_nothing_may_not_name_a_uid(api: Api) -> None:
     assert await api.refused("PUT", path, body) == (409, "Conflict")
 
 
-async def test_a_body_that_cannot_be_read_is_refused_before_anything_is_looked_up(api: Api) -> None:
+async def test_an_unreadable_body_is_refused_before_any_lookup(api: Api) -> None:
     body = config("none") | {"data": {"k": 1}}
     assert await api.refused("PUT", api.maps("none"), body) == (400, "BadRequest")
 
 
-async def test_copying_what_is_not_there_copies_nothing(api: Api) -> None:
+async def test_copying_a_missing_member_copies_null(api: Api) -> None:
     await api.create(api.maps(), config(annotations={"a": "b"}))
     copy = {"op": "copy", "from": "/metadata/labels", "path": "/metadata/annotations"}
     made = await api.patch(api.maps("c"), [copy], JSON_PATCH)
@@ -219,7 +219,7 @@ async def test_copying_what_is_not_there_copies_nothing(api: Api) -> None:
     assert await api.refused("PATCH", api.maps("c"), [deep], kind=JSON_PATCH) == (422, "Invalid")
 
 
-# ---- what is told once
+# ---- immutable fields
 
 
 async def test_a_node_keeps_its_networks_and_its_provider(api: Api) -> None:
@@ -228,8 +228,8 @@ async def test_a_node_keeps_its_networks_and_its_provider(api: Api) -> None:
     made = await api.create(NODES, node(name, spec=spec))
     assert made["spec"]["podCIDRs"] == ["10.9.0.0/24"]
     path = f"{NODES}/{name}"
-    told = await api.why("PATCH", path, {"spec": {"providerID": "mac://2"}}, kind=MERGE)
-    assert causes(told) == [("FieldValueForbidden", "spec.providerID")]
+    result = await api.why("PATCH", path, {"spec": {"providerID": "mac://2"}}, kind=MERGE)
+    assert causes(result) == [("FieldValueForbidden", "spec.providerID")]
     await api.ok("DELETE", path)
 
 
@@ -237,5 +237,5 @@ async def test_a_pod_keeps_its_containers(api: Api) -> None:
     await api.create(api.pods(), pod())
     more = {"spec": {"containers": [{"name": "other", "image": "vm:1"}]}}
     kind = "application/strategic-merge-patch+json"
-    told = await api.why("PATCH", api.pods("p"), more, kind=kind)
-    assert causes(told) == [("FieldValueForbidden", "spec.containers")]
+    result = await api.why("PATCH", api.pods("p"), more, kind=kind)
+    assert causes(result) == [("FieldValueForbidden", "spec.containers")]

@@ -7,8 +7,8 @@ from runyard.http.messages import Response
 
 
 async def test_the_core_group_is_v1(api: Api) -> None:
-    told = await api.get("/api")
-    assert told["kind"] == "APIVersions" and told["versions"] == ["v1"]
+    result = await api.get("/api")
+    assert result["kind"] == "APIVersions" and result["versions"] == ["v1"]
     listed = await api.get("/api/v1")
     assert (listed["kind"], listed["groupVersion"]) == ("APIResourceList", "v1")
 
@@ -75,9 +75,9 @@ async def test_a_subresource_is_described(api: Api, name: str, verbs: list[str])
 
 
 async def test_groups_are_listed(api: Api) -> None:
-    told = await api.get("/apis")
-    assert told["kind"] == "APIGroupList"
-    groups = {group["name"]: group["preferredVersion"]["version"] for group in told["groups"]}
+    result = await api.get("/apis")
+    assert result["kind"] == "APIGroupList"
+    groups = {group["name"]: group["preferredVersion"]["version"] for group in result["groups"]}
     for name in (
         "authentication.k8s.io",
         "authorization.k8s.io",
@@ -90,9 +90,9 @@ async def test_groups_are_listed(api: Api) -> None:
         assert groups[name] == "v1"
 
 
-async def test_the_version_is_told(api: Api) -> None:
-    told = await api.get("/version")
-    assert told["major"] == "1" and told["gitVersion"].startswith("v1.")
+async def test_the_version_is_served(api: Api) -> None:
+    result = await api.get("/version")
+    assert result["major"] == "1" and result["gitVersion"].startswith("v1.")
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
@@ -104,7 +104,7 @@ async def test_health_is_plain_text(api: Api, path: str) -> None:
     assert (await api.eventually(healthy)).body == b"ok"
 
 
-async def test_openapi_knows_the_served_groups(api: Api) -> None:
-    told = await api.get("/openapi/v3")
+async def test_openapi_lists_the_served_groups(api: Api) -> None:
+    result = await api.get("/openapi/v3")
     for path in ("api/v1", "apis/coordination.k8s.io/v1"):
-        assert told["paths"][path]["serverRelativeURL"].startswith(f"/openapi/v3/{path}")
+        assert result["paths"][path]["serverRelativeURL"].startswith(f"/openapi/v3/{path}")

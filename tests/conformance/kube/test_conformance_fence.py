@@ -1,6 +1,6 @@
-"""The fence around hosts holds on both: built into the embedded API, and shipped as a policy for a cluster.
+"""The host fence: built into the embedded API, and shipped as an admission policy for a cluster.
 
-The host of these scripts was given every right by mistake, so that it is the fence that refuses, not a missing role.
+The host of these scripts has every right, so that the fence refuses, not a missing role.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ PLURALS = {
 pytestmark = pytest.mark.since(1, 30)
 
 
-class Yard:
+class Hosts:
     """Two hosts with a Pod each; `host` is the client of the first one, which has every right that a role can give."""
 
     def __init__(self, api: Api) -> None:
@@ -37,20 +37,20 @@ class Yard:
         self.mine, self.other = api.own("a"), api.own("b")
         self.host = api
 
-    async def furnish(self) -> None:
+    async def create(self) -> None:
         await self._install()
         for name in (self.mine, self.other):
             await self.api.create("/api/v1/nodes", {"metadata": {"name": name}})
             await self.api.create(ACCOUNTS, {"metadata": {"name": name}})
-            told = {"annotations": {"note": "1"}, "labels": {"l": "1"}}
-            body = pod(name, meta=told, nodeName=name, serviceAccountName=name)
+            given = {"annotations": {"note": "1"}, "labels": {"l": "1"}}
+            body = pod(name, meta=given, nodeName=name, serviceAccountName=name)
             await self.api.create(PODS, body)
             await self.api.create(LEASES, {"metadata": {"name": name}, "spec": {}})
-        await self.api.create(EVENTS, self.event(self.api.own("told"), self.other))
-        await self._give_everything()
-        await self.api.eventually(self._stands)
+        await self.api.create(EVENTS, self.event(self.api.own("event"), self.other))
+        await self._grant_everything()
+        await self.api.eventually(self._in_effect)
 
-    async def leave(self) -> None:
+    async def remove(self) -> None:
         for name in (self.mine, self.other):
             for path in (f"{PODS}/{name}", f"/api/v1/nodes/{name}", f"{LEASES}/{name}"):
                 await self.api.call("DELETE", path, {"gracePeriodSeconds": 0})
@@ -66,7 +66,7 @@ class Yard:
                 answer = await self.api.call("POST", f"{POLICIES}/{PLURALS[obj['kind']]}", obj)
                 assert answer.status in (201, 409), answer.body
 
-    async def _give_everything(self) -> None:
+    async def _grant_everything(self) -> None:
         account = rights.host_account(self.mine)
         home = f"/api/v1/namespaces/{names.CONTROLLER_NAMESPACE}/serviceaccounts"
         await self.api.create(home, {"metadata": {"name": account}})
@@ -84,7 +84,7 @@ class Yard:
         made = await self.api.create(f"{home}/{account}/token", {"spec": {}})
         self.host = self.api.as_caller(made["status"]["token"])
 
-    async def _stands(self) -> bool | None:
+    async def _in_effect(self) -> bool | None:
         """Whether roles and policies are known to the server by now."""
         tries = [
             await self.host.call("POST", *self.token(self.other)),
@@ -111,10 +111,10 @@ class Yard:
 
 
 async def test_a_host_does_its_work(api: Api) -> None:
-    yard = Yard(api)
+    hosts = Hosts(api)
     try:
-        await yard.furnish()
-        host, mine = yard.host, yard.mine
+        await hosts.create()
+        host, mine = hosts.host, hosts.mine
         await host.patch(f"/api/v1/nodes/{mine}", {"metadata": {"labels": {"a": "b"}}})
         await host.patch(f"/api/v1/nodes/{mine}/status", {"status": {"phase": "Running"}})
         await host.patch(f"{LEASES}/{mine}", {"spec": {"holderIdentity": mine}})
@@ -123,20 +123,20 @@ async def test_a_host_does_its_work(api: Api) -> None:
         await host.patch(
             f"{PODS}/{mine}", {"metadata": {"finalizers": [names.VM_FINALIZER], **started}}
         )
-        await host.create(*yard.token(mine))
+        await host.create(*hosts.token(mine))
         ref = field(1, b"Pod") + field(2, b"v1") + field(3, mine.encode())
         spec = field(2, field(3, ref))
         body = envelope("TokenRequest", spec, version="authentication.k8s.io/v1")
-        await host.create(f"{ACCOUNTS}/{mine}/token", body, kind=KIND)  # as kubectl asks
-        await host.create(EVENTS, yard.event(api.own("e"), mine))
+        await host.create(f"{ACCOUNTS}/{mine}/token", body, kind=KIND)  # as kubectl does
+        await host.create(EVENTS, hosts.event(api.own("e"), mine))
         await host.patch(f"{PODS}/{mine}", {"metadata": {"finalizers": None}})
         await host.ok("DELETE", f"{PODS}/{mine}", {"gracePeriodSeconds": 0})
     finally:
-        await yard.leave()
+        await hosts.remove()
 
 
-def attempts(yard: Yard) -> dict[str, tuple[str, str, Any]]:
-    mine, other = yard.mine, yard.other
+def attempts(hosts: Hosts) -> dict[str, tuple[str, str, Any]]:
+    mine, other = hosts.mine, hosts.other
     nobody: Json = {"spec": {"audiences": []}}
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "u"}
 
@@ -149,13 +149,13 @@ def attempts(yard: Yard) -> dict[str, tuple[str, str, Any]]:
     return {
         "another's Node": ("PATCH", f"/api/v1/nodes/{other}", {"spec": {"unschedulable": True}}),
         "another's status": ("PATCH", f"/api/v1/nodes/{other}/status", {"status": {"phase": "x"}}),
-        "a new Node": ("POST", "/api/v1/nodes", {"metadata": {"name": yard.api.own("c")}}),
+        "a new Node": ("POST", "/api/v1/nodes", {"metadata": {"name": hosts.api.own("c")}}),
         "the end of a Node": ("DELETE", f"/api/v1/nodes/{other}", None),
         "another's lease": ("PATCH", f"{LEASES}/{other}", {"spec": {"holderIdentity": "x"}}),
         "another's Pod": ("PATCH", f"{PODS}/{other}", {"metadata": {"annotations": {"a": "b"}}}),
         "the status of it": ("PATCH", f"{PODS}/{other}/status", {"status": {"phase": "Failed"}}),
         "the end of it": ("DELETE", f"{PODS}/{other}", {"gracePeriodSeconds": 0}),
-        "a new Pod": ("POST", PODS, pod(yard.api.own("c"), serviceAccountName=mine)),
+        "a new Pod": ("POST", PODS, pod(hosts.api.own("c"), serviceAccountName=mine)),
         "a stamp": change(labels={names.POOL_OWNER: "x"}),
         "a finalizer": change(finalizers=["example.com/mine"]),
         "an owner": change(ownerReferences=[owner]),
@@ -169,47 +169,47 @@ def attempts(yard: Yard) -> dict[str, tuple[str, str, Any]]:
         "all leases": ("DELETE", f"{LEASES}?dryRun=All", None),
         "all Pods": ("DELETE", f"{PODS}?dryRun=All", None),
         "all Events": ("DELETE", f"{EVENTS}?dryRun=All", None),
-        "the end of an Event": ("DELETE", f"{EVENTS}/{yard.api.own('told')}", None),
+        "the end of an Event": ("DELETE", f"{EVENTS}/{hosts.api.own('event')}", None),
         "another's Event": (
             "PATCH",
-            f"{EVENTS}/{yard.api.own('told')}",
+            f"{EVENTS}/{hosts.api.own('event')}",
             {"involvedObject": {"name": mine}},
         ),
         "a shell in another's VM": ("POST", f"{PODS}/{other}/exec?command=id&stdout=1", None),
-        "a certificate to log in with": ("POST", REQUESTS, yard.request()),
-        "a token of another's Pod": ("POST", *yard.token(other)),
-        "a token of nobody's Pod": ("POST", f"{ACCOUNTS}/{mine}/token", nobody),
-        "a word about another's Pod": ("POST", EVENTS, yard.event(yard.api.own("e"), other)),
-        "a word about another host": (
+        "a certificate to log in with": ("POST", REQUESTS, hosts.request()),
+        "a token of another's Pod": ("POST", *hosts.token(other)),
+        "a token without a Pod": ("POST", f"{ACCOUNTS}/{mine}/token", nobody),
+        "an Event about another's Pod": ("POST", EVENTS, hosts.event(hosts.api.own("e"), other)),
+        "an Event about another host": (
             "POST",
             "/api/v1/namespaces/default/events",
-            yard.event(yard.api.own("e"), other, "Node"),
+            hosts.event(hosts.api.own("e"), other, "Node"),
         ),
-        "an account": ("POST", ACCOUNTS, {"metadata": {"name": yard.api.own("c")}}),
+        "an account": ("POST", ACCOUNTS, {"metadata": {"name": hosts.api.own("c")}}),
         "a Secret": (
             "POST",
             f"/api/v1/namespaces/{SPACE}/secrets",
-            {"metadata": {"name": yard.api.own("c")}},
+            {"metadata": {"name": hosts.api.own("c")}},
         ),
         "a role": (
             "POST",
             f"{RBAC}/clusterroles",
-            {"metadata": {"name": yard.api.own("c")}, "rules": []},
+            {"metadata": {"name": hosts.api.own("c")}, "rules": []},
         ),
     }
 
 
-async def test_a_host_touches_nothing_of_others_even_if_somebody_made_it_strong(api: Api) -> None:
-    yard = Yard(api)
+async def test_a_host_writes_nothing_of_others_even_with_all_permissions(api: Api) -> None:
+    hosts = Hosts(api)
     try:
-        await yard.furnish()
-        before = await api.get(f"{PODS}/{yard.mine}")
-        for case, (method, path, body) in attempts(yard).items():
+        await hosts.create()
+        before = await api.get(f"{PODS}/{hosts.mine}")
+        for case, (method, path, body) in attempts(hosts).items():
             kind = MERGE if method == "PATCH" else "application/json"
-            path, _, told = path.partition("?")
-            query = dict(part.split("=") for part in told.split("&") if part)
-            refused = await yard.host.refused(method, path, body, kind=kind, **query)
+            path, _, result = path.partition("?")
+            query = dict(part.split("=") for part in result.split("&") if part)
+            refused = await hosts.host.refused(method, path, body, kind=kind, **query)
             assert refused == (403, "Forbidden"), case
-        assert await api.get(f"{PODS}/{yard.mine}") == before
+        assert await api.get(f"{PODS}/{hosts.mine}") == before
     finally:
-        await yard.leave()
+        await hosts.remove()

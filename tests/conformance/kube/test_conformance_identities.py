@@ -12,8 +12,8 @@ AUTHENTICATED = "system:authenticated"
 ACCOUNTS = "system:serviceaccounts"
 
 
-def acting(*told: tuple[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple((f"impersonate-{key}", value) for key, value in told)
+def acting(*expected: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((f"impersonate-{key}", value) for key, value in expected)
 
 
 AS: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
@@ -38,14 +38,14 @@ AS: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
 
 
 @pytest.mark.parametrize("case", AS)
-async def test_whoever_acts_as_another_has_their_groups(api: Api, case: str) -> None:
-    told, groups = AS[case]
-    me = await api.create(f"{AUTHN}/selfsubjectreviews", {}, headers=acting(*told))
-    assert me["status"]["userInfo"] == {"username": told[0][1], "groups": groups}
+async def test_impersonation_completes_the_groups(api: Api, case: str) -> None:
+    result, groups = AS[case]
+    me = await api.create(f"{AUTHN}/selfsubjectreviews", {}, headers=acting(*result))
+    assert me["status"]["userInfo"] == {"username": result[0][1], "groups": groups}
 
 
 @pytest.mark.parametrize(
-    "told",
+    "expected",
     [
         [("user", "bob"), ("group", "system:unauthenticated")],
         [("user", "system:anonymous")],
@@ -53,10 +53,10 @@ async def test_whoever_acts_as_another_has_their_groups(api: Api, case: str) -> 
     ],
     ids=["unauthenticated", "anonymous", "anonymous in a group"],
 )
-async def test_nobody_is_authenticated_by_acting_as_one_who_is_not(
-    api: Api, told: list[tuple[str, str]]
+async def test_impersonating_anonymous_is_unauthenticated(
+    api: Api, expected: list[tuple[str, str]]
 ) -> None:
-    answer = await api.refused("POST", f"{AUTHN}/selfsubjectreviews", {}, headers=acting(*told))
+    answer = await api.refused("POST", f"{AUTHN}/selfsubjectreviews", {}, headers=acting(*expected))
     assert answer == (403, "Forbidden")
 
 
@@ -95,11 +95,11 @@ async def everywhere(api: Api, name: str, rules: list[Json], user: str) -> Async
 
 async def may(api: Api, user: str, **attributes: Json) -> bool:
     body = {"spec": {"user": user, **attributes}}
-    told = await api.create(f"{AUTHZ}/subjectaccessreviews", body)
-    return bool(told["status"]["allowed"])
+    result = await api.create(f"{AUTHZ}/subjectaccessreviews", body)
+    return bool(result["status"]["allowed"])
 
 
-async def test_a_right_on_users_is_none_on_accounts(api: Api) -> None:
+async def test_a_right_on_users_does_not_include_accounts(api: Api) -> None:
     caller = await account(api, "actor", [])
     user = f"system:serviceaccount:{api.space}:actor"
     rules = [
@@ -138,7 +138,7 @@ async def test_a_path_without_a_name_is_no_resource(api: Api) -> None:
         assert not await may(api, user, nonResourceAttributes={"verb": "get", "path": ""})
 
 
-async def test_who_may_write_roles_may_not_let_others_fill_them(api: Api) -> None:
+async def test_an_aggregation_rule_needs_all_rights(api: Api) -> None:
     user = api.own("author")
     rules = [
         {
@@ -156,14 +156,14 @@ async def test_who_may_write_roles_may_not_let_others_fill_them(api: Api) -> Non
             return await may(api, user, resourceAttributes=asked) or None
 
         await api.eventually(check)
-        told = await api.why(
+        result = await api.why(
             "POST", f"{CLUSTER}/clusterroles", body, headers=acting(("user", user))
         )
-        assert (told["code"], told["reason"]) == (403, "Forbidden")
-        assert "must have cluster-admin privileges to use the aggregationRule" in told["message"]
+        assert (result["code"], result["reason"]) == (403, "Forbidden")
+        assert "must have cluster-admin privileges to use the aggregationRule" in result["message"]
 
 
-async def test_who_looks_sees_no_leases(api: Api) -> None:
+async def test_the_view_role_has_no_leases(api: Api) -> None:
     group = "coordination.k8s.io"
     for role, verbs in (("view", []), ("edit", ["delete", "get", "list", "watch"])):
         found = await api.get(f"{CLUSTER}/clusterroles/{role}")
@@ -181,7 +181,7 @@ CHECKS = {"ping": 200, "log": 200, "etcd": 200, "anything": 404, "ping/x": 404}
 
 
 @pytest.mark.parametrize("check", CHECKS)
-async def test_a_check_that_there_is_not_is_not_passed(api: Api, check: str) -> None:
+async def test_an_unknown_health_check_is_not_found(api: Api, check: str) -> None:
     for path in ("/livez", "/readyz", "/healthz"):
         assert (await api.call("GET", f"{path}/{check}")).status == CHECKS[check]
     assert (await api.call("GET", "/livez/shutdown")).status == 404

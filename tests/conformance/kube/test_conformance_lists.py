@@ -41,7 +41,7 @@ async def test_labels_select(api: Api, selector: str, names: str) -> None:
 @pytest.mark.parametrize(
     "selector", ["tier=gold=x", "(", "tier in gold", "a b", "=x", "tier in (a"]
 )
-async def test_a_selector_that_is_none_is_refused(api: Api, selector: str) -> None:
+async def test_an_invalid_selector_is_refused(api: Api, selector: str) -> None:
     assert await api.refused("GET", api.maps(), labelSelector=selector) == (400, "BadRequest")
 
 
@@ -66,7 +66,7 @@ async def test_pods_are_selected_by_node_and_phase(api: Api) -> None:
     assert await api.names(api.pods(), fieldSelector="spec.schedulerName=nobody") == list("abc")
 
 
-async def test_nodes_are_selected_by_whether_they_take_pods(api: Api) -> None:
+async def test_nodes_are_selected_by_unschedulable(api: Api) -> None:
     for name in ("a", "b"):
         await api.create("/api/v1/nodes", node(api.own(name), spec={"unschedulable": name == "a"}))
     closed = await api.names("/api/v1/nodes", fieldSelector="spec.unschedulable=true")
@@ -78,11 +78,11 @@ async def test_nodes_are_selected_by_whether_they_take_pods(api: Api) -> None:
 
 
 @pytest.mark.parametrize("field", ["spec.nonsense", "metadata.labels", "data.a"])
-async def test_a_field_that_nobody_indexes_is_refused(api: Api, field: str) -> None:
+async def test_an_unsupported_field_selector_is_refused(api: Api, field: str) -> None:
     assert await api.refused("GET", api.pods(), fieldSelector=f"{field}=x") == (400, "BadRequest")
 
 
-async def test_a_list_says_what_it_is(api: Api) -> None:
+async def test_a_list_has_kind_and_version(api: Api) -> None:
     await fill(api)
     listed = await api.get(api.maps())
     assert (listed["kind"], listed["apiVersion"]) == ("ConfigMapList", "v1")
@@ -119,7 +119,7 @@ async def test_pages_add_up_to_the_list(api: Api) -> None:
     assert versions[0] == versions[1]
 
 
-async def test_later_pages_show_the_moment_of_the_first(api: Api) -> None:
+async def test_later_pages_show_the_version_of_the_first(api: Api) -> None:
     await fill(api)
     first = await api.get(api.maps(), limit=2)
     await api.ok("DELETE", api.maps("c"))
@@ -143,22 +143,22 @@ async def test_a_forged_page_is_refused(api: Api, token: str) -> None:
 async def test_a_version_from_the_future_times_out(api: Api) -> None:
     listed = await api.get(api.maps())
     future = str(int(listed["metadata"]["resourceVersion"]) + 1_000_000)
-    told = await api.why("GET", api.maps(), resourceVersion=future)
-    assert (told["code"], told["reason"]) == (504, "Timeout")
-    assert told["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
+    result = await api.why("GET", api.maps(), resourceVersion=future)
+    assert (result["code"], result["reason"]) == (504, "Timeout")
+    assert result["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
 
 
 @pytest.mark.parametrize("version", ["abc", "-1", "1.5"])
-async def test_a_version_that_is_none_is_refused(api: Api, version: str) -> None:
+async def test_an_invalid_version_is_refused(api: Api, version: str) -> None:
     answer = await api.call("GET", api.maps(), resourceVersion=version)
     assert answer.status in (400, 422)
 
 
 async def test_a_match_needs_a_version(api: Api) -> None:
-    told = await api.refused("GET", api.maps(), resourceVersionMatch="NotOlderThan")
-    assert told == (422, "Invalid")
-    told = await api.refused("GET", api.maps(), resourceVersionMatch="Exact", resourceVersion="0")
-    assert told == (422, "Invalid")
+    result = await api.refused("GET", api.maps(), resourceVersionMatch="NotOlderThan")
+    assert result == (422, "Invalid")
+    result = await api.refused("GET", api.maps(), resourceVersionMatch="Exact", resourceVersion="0")
+    assert result == (422, "Invalid")
 
 
 async def test_all_namespaces_are_listed_at_once(api: Api) -> None:
@@ -168,7 +168,7 @@ async def test_all_namespaces_are_listed_at_once(api: Api) -> None:
     assert [item["metadata"]["name"] for item in mine] == ["a"]
 
 
-async def test_metadata_alone_can_be_asked_for(api: Api) -> None:
+async def test_metadata_alone_can_be_requested(api: Api) -> None:
     await api.create(api.maps(), config(data={"a": "1"}, labels={"x": "y"}))
     accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
     one = await api.get(api.maps("c"), accept=accept)

@@ -40,32 +40,34 @@ LOGS = {
 
 @pytest.mark.since(1, 32)  # older servers have no such streams
 @pytest.mark.parametrize(("key", "value", "code", "reason"), LOGS.values(), ids=LOGS)
-async def test_a_log_that_cannot_be_asked_for(
+async def test_invalid_options_of_a_log_are_refused(
     api: Api, key: str, value: str, code: int, reason: str
 ) -> None:
     await api.create(api.pods(), _pod("p", "runner"))
     assert await api.refused("GET", api.pods("p", "log"), **{key: value}) == (code, reason)
 
 
-async def test_every_wrong_word_about_a_log_is_told(api: Api) -> None:
+async def test_every_invalid_option_of_a_log_is_reported(api: Api) -> None:
     await api.create(api.pods(), _pod("p", "runner"))
     query = {"limitBytes": -1, "tailLines": -3}
-    told = await api.why("GET", api.pods("p", "log"), **query)
-    fields = [cause["field"] for cause in told["details"]["causes"]]
+    result = await api.why("GET", api.pods("p", "log"), **query)
+    fields = [cause["field"] for cause in result["details"]["causes"]]
     assert fields == ["tailLines", "limitBytes"]
-    assert told["message"].startswith('PodLogOptions "p" is invalid: [tailLines: Invalid value: -3')
+    assert result["message"].startswith(
+        'PodLogOptions "p" is invalid: [tailLines: Invalid value: -3'
+    )
     query = {"sinceSeconds": 5, "sinceTime": "2024-01-01T00:00:00Z"}
-    told = await api.why("GET", api.pods("p", "log"), **query)
-    assert told["details"]["causes"][0]["reason"] == "FieldValueForbidden"
+    result = await api.why("GET", api.pods("p", "log"), **query)
+    assert result["details"]["causes"][0]["reason"] == "FieldValueForbidden"
 
 
-async def test_a_pod_that_is_not_placed_has_an_empty_log_and_no_shell(api: Api) -> None:
+async def test_an_unbound_pod_has_an_empty_log_and_no_exec(api: Api) -> None:
     await api.create(api.pods(), _pod("p", "runner"))
     answer = await api.call("GET", api.pods("p", "log"))
     assert (answer.status, answer.body) == (204, b"")
     for sub in ("exec", "attach", "portforward"):
-        told = await api.why("POST", api.pods("p", sub))
-        assert (told["code"], told["message"]) == (400, "pod p does not have a host assigned")
+        result = await api.why("POST", api.pods("p", sub))
+        assert (result["code"], result["message"]) == (400, "pod p does not have a host assigned")
 
 
 async def test_of_several_containers_one_must_be_named(api: Api) -> None:
@@ -73,41 +75,41 @@ async def test_of_several_containers_one_must_be_named(api: Api) -> None:
     default = {"kubectl.kubernetes.io/default-container": "y"}  # only kubectl uses it
     made["metadata"]["annotations"] = default
     await api.create(api.pods(), made)
-    told = await api.why("GET", api.pods("p", "log"))
+    result = await api.why("GET", api.pods("p", "log"))
     said = "a container name must be specified for pod p, choose one of: [x y]"
-    assert (told["code"], told["message"]) == (400, said)
+    assert (result["code"], result["message"]) == (400, said)
     assert (await api.why("POST", api.pods("p", "exec"), command="x"))["message"] == said
     assert (await api.call("GET", api.pods("p", "log"), container="y")).status == 204
 
 
-async def test_what_is_not_there_has_no_log(api: Api) -> None:
+async def test_a_missing_pod_has_no_log(api: Api) -> None:
     assert await api.refused("GET", api.pods("p", "log")) == (404, "NotFound")
     assert await api.refused("POST", api.pods("p", "exec"), command="x") == (404, "NotFound")
     assert await api.refused("PUT", api.pods("p", "exec")) == (405, "MethodNotAllowed")
     assert await api.refused("POST", api.pods("p", "log")) == (405, "MethodNotAllowed")
 
 
-async def test_a_shell_needs_a_connection_that_can_change(api: Api) -> None:
+async def test_an_exec_needs_an_upgrade(api: Api) -> None:
     node = await _begin(api)
     try:
         for method in ("GET", "POST"):
-            told = await api.why(method, api.pods("p", "exec"), command="x")
-            assert (told["code"], told["message"]) == (400, "Upgrade request required")
-        told = await api.why("POST", api.pods("p", "portforward"), ports="abc")
-        assert (told["code"], told["reason"]) == (400, "BadRequest")
-        assert "ParseUint" in told["message"]
+            result = await api.why(method, api.pods("p", "exec"), command="x")
+            assert (result["code"], result["message"]) == (400, "Upgrade request required")
+        result = await api.why("POST", api.pods("p", "portforward"), ports="abc")
+        assert (result["code"], result["reason"]) == (400, "BadRequest")
+        assert "ParseUint" in result["message"]
     finally:
         await api.call("DELETE", f"{NODES}/{node}")
 
 
-async def test_a_node_without_an_address_cannot_be_asked(api: Api) -> None:
+async def test_a_node_without_an_address_cannot_be_called(api: Api) -> None:
     name = api.own("nowhere")
     await api.create(NODES, _node(name))
     try:
         await api.create(api.pods(), _pod("p", "runner", node=name))
-        told = await api.why("GET", api.pods("p", "log"))
+        result = await api.why("GET", api.pods("p", "log"))
         said = "no preferred addresses found; known addresses: []"
-        assert (told["code"], told["message"]) == (500, said)
+        assert (result["code"], result["message"]) == (500, said)
     finally:
         await api.call("DELETE", f"{NODES}/{name}")
 
@@ -130,7 +132,7 @@ PLACES = {
 
 @pytest.mark.since(1, 31)  # older servers have other messages
 @pytest.mark.parametrize(("address", "port", "said"), PLACES.values(), ids=PLACES)
-async def test_a_node_that_says_nonsense_of_where_it_is(
+async def test_an_invalid_address_of_a_node_is_reported(
     api: Api, address: str, port: int, said: str
 ) -> None:
     name = api.own("lost")
@@ -139,19 +141,19 @@ async def test_a_node_that_says_nonsense_of_where_it_is(
     await api.create(NODES, made)
     try:
         await api.create(api.pods(), _pod("p", "runner", node=name))
-        told = await api.why("GET", api.pods("p", "log"))
-        assert (told["code"], told.get("reason", "")) == (500, "")
-        assert told["message"].endswith(said)
+        result = await api.why("GET", api.pods("p", "log"))
+        assert (result["code"], result.get("reason", "")) == (500, "")
+        assert result["message"].endswith(said)
     finally:
         await api.call("DELETE", f"{NODES}/{name}")
 
 
-async def test_a_node_at_which_nobody_listens(api: Api) -> None:
+async def test_a_node_that_refuses_connections_is_reported(api: Api) -> None:
     node = await _begin(api)
     try:
-        told = await api.why("GET", api.pods("p", "log"))
+        result = await api.why("GET", api.pods("p", "log"))
         url = f"https://127.0.0.1:1/containerLogs/{api.space}/p/runner"
         said = f'Get "{url}": dial tcp 127.0.0.1:1: connect: connection refused'
-        assert (told["code"], told["message"]) == (500, said)
+        assert (result["code"], result["message"]) == (500, said)
     finally:
         await api.call("DELETE", f"{NODES}/{node}")

@@ -58,19 +58,19 @@ async def test_a_patch_may_name_the_uid_that_it_is_for(api: Api) -> None:
     await api.patch(api.maps("c"), mine)
     other = {"metadata": {"uid": "another", "labels": {"a": "c"}}}
     for kind in (MERGE, STRATEGIC):
-        told = await api.why("PATCH", api.maps("c"), other, kind=kind)
-        assert (told["code"], told["reason"]) == (422, "Invalid")
-        assert causes(told) == [("FieldValueInvalid", "metadata.uid")]
+        result = await api.why("PATCH", api.maps("c"), other, kind=kind)
+        assert (result["code"], result["reason"]) == (422, "Invalid")
+        assert causes(result) == [("FieldValueInvalid", "metadata.uid")]
 
 
-async def test_a_patch_of_nothing_is_not_found(api: Api) -> None:
+async def test_a_patch_of_a_missing_object_is_not_found(api: Api) -> None:
     assert await api.refused("PATCH", api.maps("no"), {"a": 1}, kind=MERGE) == (404, "NotFound")
 
 
 async def test_a_patch_cannot_rename(api: Api) -> None:
     await api.create(api.maps(), config())
-    told = await api.refused("PATCH", api.maps("c"), {"metadata": {"name": "d"}}, kind=MERGE)
-    assert told == (400, "BadRequest")
+    result = await api.refused("PATCH", api.maps("c"), {"metadata": {"name": "d"}}, kind=MERGE)
+    assert result == (400, "BadRequest")
 
 
 async def test_a_patch_of_an_unknown_kind_is_refused(api: Api) -> None:
@@ -139,11 +139,11 @@ async def test_a_json_patch_that_does_not_fit_changes_nothing(api: Api, step: Js
     assert await api.get(api.maps("c")) == made
 
 
-async def test_a_json_patch_that_is_none_is_refused(api: Api) -> None:
+async def test_an_invalid_json_patch_is_refused(api: Api) -> None:
     await api.create(api.maps(), config(data={"a": "1"}))
     for body in ({"op": "test"}, b"{"):
-        told = await api.refused("PATCH", api.maps("c"), body, kind=JSON_PATCH)
-        assert told == (400, "BadRequest")
+        result = await api.refused("PATCH", api.maps("c"), body, kind=JSON_PATCH)
+        assert result == (400, "BadRequest")
 
 
 # ---- strategic merge
@@ -172,8 +172,8 @@ async def test_conditions_are_merged_by_type(api: Api) -> None:
     await api.patch(path, second, kind=STRATEGIC)
     third = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     after = await api.patch(path, third, kind=STRATEGIC)
-    told = {item["type"]: item["status"] for item in after["status"]["conditions"]}
-    assert told == {"Ready": "True", "Initialized": "True"}
+    given = {item["type"]: item["status"] for item in after["status"]["conditions"]}
+    assert given == {"Ready": "True", "Initialized": "True"}
 
 
 async def test_a_merge_patch_replaces_conditions(api: Api) -> None:
@@ -261,11 +261,11 @@ async def test_order_directives_order(api: Api) -> None:
         }
     }
     after = await api.patch(path, patch, kind=STRATEGIC)
-    told = [(item["type"], item["status"]) for item in after["status"]["conditions"]]
-    assert told == [("Initialized", "False"), ("Ready", "True")]
+    given = [(item["type"], item["status"]) for item in after["status"]["conditions"]]
+    assert given == [("Initialized", "False"), ("Ready", "True")]
 
 
-async def test_a_directive_nobody_knows_is_refused(api: Api) -> None:
+async def test_an_unknown_directive_is_refused(api: Api) -> None:
     await api.create(api.maps(), config(data={"a": "1"}))
     patch = {"data": {"$patch": "surprise"}}
     answer = await api.call("PATCH", api.maps("c"), patch, kind=STRATEGIC)
@@ -277,9 +277,9 @@ async def test_a_directive_nobody_knows_is_refused(api: Api) -> None:
 
 async def test_most_of_a_pod_is_fixed(api: Api) -> None:
     await api.create(api.pods(), pod())
-    told = await api.why("PATCH", api.pods("p"), {"spec": {"hostNetwork": True}}, kind=MERGE)
-    assert (told["code"], told["reason"]) == (422, "Invalid")
-    assert causes(told) == [("FieldValueForbidden", "spec")]
+    result = await api.why("PATCH", api.pods("p"), {"spec": {"hostNetwork": True}}, kind=MERGE)
+    assert (result["code"], result["reason"]) == (422, "Invalid")
+    assert causes(result) == [("FieldValueForbidden", "spec")]
 
 
 async def test_the_image_of_a_pod_may_change(api: Api) -> None:
@@ -313,7 +313,7 @@ def _copies(count: int) -> list[Json]:
     return [{"op": "copy", "from": "/data/k", "path": "/data/l"}] * count
 
 
-async def test_what_a_patch_copies_is_bounded_all_together(api: Api) -> None:
+async def test_the_copies_of_a_patch_are_bounded_in_total(api: Api) -> None:
     await api.create(api.maps(), config(data={"k": "x" * 100_000}))
     after = await api.patch(api.maps("c"), _copies(31), kind=JSON_PATCH)
     assert after["data"]["l"] == after["data"]["k"]

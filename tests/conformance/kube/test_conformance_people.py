@@ -63,8 +63,8 @@ async def may(api: Api, user: str, verb: str, group: str, what: str) -> bool:
         "subresource": sub,
     }
     body: Json = {"spec": {"user": user, "resourceAttributes": asked}}
-    told = await api.create(REVIEWS, body)
-    return bool(told["status"]["allowed"])
+    result = await api.create(REVIEWS, body)
+    return bool(result["status"]["allowed"])
 
 
 async def test_the_usual_roles_grant_the_same(api: Api) -> None:

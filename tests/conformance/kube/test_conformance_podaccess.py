@@ -44,7 +44,7 @@ def mounted(spec: Json) -> dict[str, list[tuple[str, str]]]:
     }
 
 
-async def test_every_container_is_given_the_token(api: Api) -> None:
+async def test_every_container_gets_the_token(api: Api) -> None:
     own = {"name": "own", "emptyDir": {}}
     made = await api.create(
         api.pods(),
@@ -59,8 +59,8 @@ async def test_every_container_is_given_the_token(api: Api) -> None:
         ),
     )
     spec = made["spec"]
-    told, added = spec["volumes"]
-    assert told == own
+    result, added = spec["volumes"]
+    assert result == own
     suffix = added["name"].removeprefix(PREFIX)
     assert len(suffix) == 5 and added == {"name": PREFIX + suffix, "projected": PROJECTED}
     assert mounted(spec) == {
@@ -74,7 +74,7 @@ async def test_every_container_is_given_the_token(api: Api) -> None:
     assert (await api.get(api.pods("p")))["spec"] == spec
 
 
-async def test_nobody_owns_what_was_added(api: Api) -> None:
+async def test_added_fields_have_no_manager(api: Api) -> None:
     made = [
         await api.create(api.pods(), pod("created")),
         await api.apply(api.pods("applied"), pod("applied"), "somebody"),
@@ -93,7 +93,7 @@ async def test_the_names_of_volumes_differ(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    ("account", "told", "expected"),
+    ("account", "result", "expected"),
     [
         (None, None, True),
         (None, True, True),
@@ -104,12 +104,12 @@ async def test_the_names_of_volumes_differ(api: Api) -> None:
         (True, None, True),
     ],
 )
-async def test_who_does_not_want_a_token_has_none(
-    api: Api, account: bool | None, told: bool | None, expected: bool
+async def test_a_pod_can_opt_out_of_its_token(
+    api: Api, account: bool | None, result: bool | None, expected: bool
 ) -> None:
     wish = {} if account is None else {"automountServiceAccountToken": account}
     await api.create(api.path("serviceaccounts"), {"metadata": {"name": "robot"}, **wish})
-    more: dict[str, Any] = {} if told is None else {"automountServiceAccountToken": told}
+    more: dict[str, Any] = {} if result is None else {"automountServiceAccountToken": result}
     made = await api.create(api.pods(), pod(serviceAccountName="robot", **more))
     assert mounted(made["spec"]) == {"runner": [("token", PLACE)] if expected else []}
     assert ("volumes" in made["spec"]) is expected
@@ -122,7 +122,7 @@ async def test_a_volume_of_that_name_is_used(api: Api) -> None:
     assert mounted(made["spec"]) == {"runner": [("token", PLACE)]}
 
 
-async def test_where_every_container_has_something_there_nothing_is_added(api: Api) -> None:
+async def test_nothing_is_added_when_every_container_has_a_mount_there(api: Api) -> None:
     volume = {"name": "own", "emptyDir": {}}
     mount = {"name": "own", "mountPath": PLACE}
     made = await api.create(api.pods(), pod(volumes=[volume], containers=[container("c", mount)]))
@@ -139,16 +139,16 @@ async def test_a_pod_pulls_images_with_the_secrets_of_its_account(api: Api) -> N
     assert made["spec"]["imagePullSecrets"] == own
 
 
-async def test_an_account_is_missed_before_anything_else(api: Api) -> None:
+async def test_a_missing_account_is_reported_first(api: Api) -> None:
     wrong = pod(serviceAccountName="nobody", restartPolicy="Sometimes")
     assert await api.refused("POST", api.pods(), wrong) == (403, "Forbidden")
 
 
-async def test_what_was_added_cannot_be_taken_away(api: Api) -> None:
+async def test_added_fields_cannot_be_removed(api: Api) -> None:
     made = await api.create(api.pods(), pod())
     spec = {key: value for key, value in made["spec"].items() if key != "volumes"}
-    told = await api.why("PUT", api.pods("p"), {**made, "spec": spec})
-    assert (told["code"], told["reason"]) == (422, "Invalid")
+    result = await api.why("PUT", api.pods("p"), {**made, "spec": spec})
+    assert (result["code"], result["reason"]) == (422, "Invalid")
     await api.ok("PUT", api.pods("p"), made)
 
 
@@ -164,7 +164,7 @@ async def test_the_certificate_is_in_every_namespace(api: Api) -> None:
     assert other["data"] == held["data"]
 
 
-async def test_a_certificate_that_is_deleted_or_changed_comes_back(api: Api) -> None:
+async def test_a_deleted_or_changed_certificate_is_restored(api: Api) -> None:
     before = await api.get(api.maps(ROOT_CA))
     await api.ok("DELETE", api.maps(ROOT_CA))
 

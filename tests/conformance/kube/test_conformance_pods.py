@@ -78,13 +78,13 @@ async def test_limits_are_requests(api: Api, resources: Json, quality: str) -> N
 
 
 async def test_a_pod_needs_containers(api: Api) -> None:
-    told = await api.why("POST", api.pods(), pod(containers=[]))
-    assert causes(told) == [("FieldValueRequired", "spec.containers")]
-    told = await api.why("POST", api.pods(), pod(containers=[{"name": "a"}]))
-    assert causes(told) == [("FieldValueRequired", "spec.containers[0].image")]
+    result = await api.why("POST", api.pods(), pod(containers=[]))
+    assert causes(result) == [("FieldValueRequired", "spec.containers")]
+    result = await api.why("POST", api.pods(), pod(containers=[{"name": "a"}]))
+    assert causes(result) == [("FieldValueRequired", "spec.containers[0].image")]
     twice = [{"name": "a", "image": "vm:1"}] * 2
-    told = await api.why("POST", api.pods(), pod(containers=twice))
-    assert causes(told) == [("FieldValueDuplicate", "spec.containers[1].name")]
+    result = await api.why("POST", api.pods(), pod(containers=twice))
+    assert causes(result) == [("FieldValueDuplicate", "spec.containers[1].name")]
 
 
 @pytest.mark.parametrize(
@@ -96,21 +96,21 @@ async def test_a_pod_needs_containers(api: Api) -> None:
     ids=["restart", "selector"],
 )
 async def test_a_pod_is_checked(api: Api, spec: Json, reason: str, field: str) -> None:
-    told = await api.why("POST", api.pods(), pod(**spec))
-    assert (told["code"], told["reason"]) == (422, "Invalid")
-    assert causes(told) == [(reason, field)]
+    result = await api.why("POST", api.pods(), pod(**spec))
+    assert (result["code"], result["reason"]) == (422, "Invalid")
+    assert causes(result) == [(reason, field)]
 
 
 async def test_an_account_must_exist_before_its_pods(api: Api) -> None:
-    told = await api.why("POST", api.pods(), pod(serviceAccountName="nobody"))
-    assert (told["code"], told["reason"]) == (403, "Forbidden")
-    assert told["message"] == (
+    result = await api.why("POST", api.pods(), pod(serviceAccountName="nobody"))
+    assert (result["code"], result["reason"]) == (403, "Forbidden")
+    assert result["message"] == (
         'pods "p" is forbidden: error looking up service account '
         f'{api.space}/nobody: serviceaccount "nobody" not found'
     )
 
 
-async def test_the_status_of_a_new_pod_is_the_servers(api: Api) -> None:
+async def test_the_server_sets_the_status_of_a_new_pod(api: Api) -> None:
     made = await api.create(api.pods(), {**pod(), "status": {"phase": "Running"}})
     assert made["status"]["phase"] == "Pending"
 
@@ -123,8 +123,8 @@ async def test_a_pod_is_bound_once(api: Api) -> None:
         "metadata": {"name": "p"},
         "target": {"apiVersion": "v1", "kind": "Node", "name": api.own("mac-1")},
     }
-    told = await api.ok("POST", api.pods("p", "binding"), binding)
-    assert (told["kind"], told["status"]) == ("Status", "Success")
+    result = await api.ok("POST", api.pods("p", "binding"), binding)
+    assert (result["kind"], result["status"]) == ("Status", "Success")
     bound = await api.get(api.pods("p"))
     assert bound["spec"]["nodeName"] == api.own("mac-1")
     (condition,) = bound["status"]["conditions"]
@@ -132,10 +132,10 @@ async def test_a_pod_is_bound_once(api: Api) -> None:
     assert await api.refused("POST", api.pods("p", "binding"), binding) == (409, "Conflict")
 
 
-async def test_a_bound_pod_stays_where_it_is(api: Api) -> None:
+async def test_a_bound_pod_keeps_its_node(api: Api) -> None:
     await api.create(api.pods(), pod(nodeName=api.own("mac-1")))
-    told = await api.refused("PATCH", api.pods("p"), {"spec": {"nodeName": "b"}}, kind=MERGE)
-    assert told == (422, "Invalid")
+    result = await api.refused("PATCH", api.pods("p"), {"spec": {"nodeName": "b"}}, kind=MERGE)
+    assert result == (422, "Invalid")
 
 
 # ---- nodes
@@ -188,8 +188,8 @@ async def condition(api: Api, name: str) -> Json:
         found = await api.get(api.pods(name))
         for item in found["status"].get("conditions", ()):
             if item["type"] == "PodScheduled" and item["status"] == "False":
-                told: Json = item
-                return told
+                result: Json = item
+                return result
         return None
 
     return await api.eventually(check)
@@ -214,9 +214,9 @@ async def test_a_full_node_takes_no_more_pods(api: Api) -> None:
     await api.create(api.pods(), pod("a", **here(api)))
     assert await placed(api, "a") == name
     await api.create(api.pods(), pod("b", **here(api)))
-    told = await condition(api, "b")
-    assert told["reason"] == "Unschedulable"
-    assert "Too many pods" in told["message"]
+    result = await condition(api, "b")
+    assert result["reason"] == "Unschedulable"
+    assert "Too many pods" in result["message"]
     await api.ok("DELETE", api.pods("a"), {"gracePeriodSeconds": 0})
     assert await placed(api, "b") == name
     await api.ok("DELETE", f"/api/v1/nodes/{name}")
@@ -226,19 +226,19 @@ async def test_a_taint_keeps_pods_away(api: Api) -> None:
     taint = {"key": "example.com/mac", "value": "x", "effect": "NoSchedule"}
     name = await ready_node(api, "n", spec={"taints": [taint]})
     await api.create(api.pods(), pod("a", **here(api)))
-    told = await condition(api, "a")
-    assert "untolerated taint" in told["message"]
+    result = await condition(api, "a")
+    assert "untolerated taint" in result["message"]
     toleration = {"key": "example.com/mac", "operator": "Exists"}
     await api.create(api.pods(), pod("b", **here(api, tolerations=[toleration])))
     assert await placed(api, "b") == name
     await api.ok("DELETE", f"/api/v1/nodes/{name}")
 
 
-async def test_what_does_not_fit_is_told_in_an_event(api: Api) -> None:
+async def test_an_unschedulable_pod_gets_an_event(api: Api) -> None:
     await api.create(api.pods(), pod(**here(api)))
-    told = await condition(api, "p")
-    assert "didn't match Pod's node affinity/selector" in told["message"] or (
-        "no nodes available" in told["message"]
+    result = await condition(api, "p")
+    assert "didn't match Pod's node affinity/selector" in result["message"] or (
+        "no nodes available" in result["message"]
     )
 
     async def event() -> Json | None:
@@ -248,7 +248,7 @@ async def test_what_does_not_fit_is_told_in_an_event(api: Api) -> None:
 
     found = await api.eventually(event)
     assert found["type"] == "Warning" and found["involvedObject"]["kind"] == "Pod"
-    assert found["message"] == told["message"]
+    assert found["message"] == result["message"]
 
 
 async def test_a_cordoned_node_takes_no_pods(api: Api) -> None:
@@ -256,8 +256,8 @@ async def test_a_cordoned_node_takes_no_pods(api: Api) -> None:
     path = f"/api/v1/nodes/{name}"
     await api.patch(path, {"spec": {"unschedulable": True}}, kind=STRATEGIC)
     await api.create(api.pods(), pod(**here(api)))
-    told = await condition(api, "p")
-    assert "unschedulable" in told["message"]
+    result = await condition(api, "p")
+    assert "unschedulable" in result["message"]
     await api.patch(path, {"spec": {"unschedulable": None}}, kind=STRATEGIC)
     assert await placed(api, "p") == name
     await api.ok("DELETE", path)
@@ -284,8 +284,8 @@ async def test_an_eviction_is_a_deletion(api: Api) -> None:
         "kind": "Eviction",
         "metadata": {"name": "p", "namespace": api.space},
     }
-    told = await api.ok("POST", api.pods("p", "eviction"), body)
-    assert (told["kind"], told["status"]) == ("Status", "Success")
+    result = await api.ok("POST", api.pods("p", "eviction"), body)
+    assert (result["kind"], result["status"]) == ("Status", "Success")
     assert (await api.get(api.pods("p")))["metadata"]["deletionTimestamp"]
     assert await api.refused("POST", api.pods("none", "eviction"), body) in (
         (404, "NotFound"),
@@ -332,8 +332,8 @@ async def test_a_runtime_class_names_its_handler(api: Api) -> None:
     name = api.own("rc")
     made = await api.create(path, {"metadata": {"name": name}, "handler": "tart"})
     assert made["handler"] == "tart"
-    told = await api.why("PATCH", f"{path}/{name}", {"handler": "other"}, kind=MERGE)
-    assert (told["code"], causes(told)) == (422, [("FieldValueInvalid", "handler")])
+    result = await api.why("PATCH", f"{path}/{name}", {"handler": "other"}, kind=MERGE)
+    assert (result["code"], causes(result)) == (422, [("FieldValueInvalid", "handler")])
     await api.create(api.pods(), pod(runtimeClassName=name))
     await api.ok("DELETE", f"{path}/{name}")
 

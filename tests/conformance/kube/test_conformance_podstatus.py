@@ -15,7 +15,7 @@ def ips(*addresses: str) -> list[Json]:
     return [{"ip": each} for each in addresses]
 
 
-async def told(api: Api, *statuses: Json, **options: Any) -> Json:
+async def addresses_after(api: Api, *statuses: Json, **options: Any) -> Json:
     """The addresses of a Pod after those patches."""
     await api.create(api.pods(), pod())
     for status in statuses:
@@ -50,18 +50,18 @@ ONE = {"podIP": "10.0.0.1", "podIPs": ips("10.0.0.1")}
         pytest.param([{"hostIP": "no check"}], {"hostIP": "no check"}, id="host of any kind"),
     ],
 )
-async def test_one_address_is_told_in_two_ways(
+async def test_one_address_is_shown_in_two_fields(
     api: Api, statuses: list[Json], expected: Json
 ) -> None:
-    assert await told(api, *statuses) == expected
+    assert await addresses_after(api, *statuses) == expected
 
 
 async def test_addresses_merge_and_the_first_of_them_counts(api: Api) -> None:
     more = {"podIPs": ips("10.0.0.2")}
-    assert await told(api, ONE, more, kind=STRATEGIC) == ONE
+    assert await addresses_after(api, ONE, more, kind=STRATEGIC) == ONE
 
 
-async def test_both_forms_belong_to_whoever_wrote_one(api: Api) -> None:
+async def test_both_address_fields_belong_to_the_writer_of_one(api: Api) -> None:
     await api.create(api.pods(), pod())
     status = {"status": {"podIP": "10.0.0.1"}}
     made = await api.patch(api.pods("p", "status"), status, agent="kubelet")
@@ -137,7 +137,7 @@ async def test_both_forms_belong_to_whoever_wrote_one(api: Api) -> None:
         ),
     ],
 )
-async def test_what_a_status_may_not_say(
+async def test_invalid_statuses_are_refused(
     api: Api, status: Json, causes: list[tuple[str, str]]
 ) -> None:
     await api.create(api.pods(), pod())
@@ -159,21 +159,21 @@ async def test_a_host_that_changes_changes_in_both_places(api: Api) -> None:
         assert why == (422, "Invalid")
 
 
-async def test_the_class_of_quality_need_not_be_said_again(api: Api) -> None:
+async def test_the_qos_class_may_be_left_out(api: Api) -> None:
     await api.create(api.pods(), pod())
     made = await api.patch(api.pods("p", "status"), {"status": {"qosClass": None, "reason": "x"}})
     assert made["status"]["qosClass"] == "BestEffort"
 
 
-async def test_a_gate_stands_since_the_pod_was_made(api: Api) -> None:
+async def test_the_gated_condition_dates_from_the_creation(api: Api) -> None:
     made = await api.create(api.pods(), pod(schedulingGates=[{"name": "example.com/wait"}]))
-    (told,) = made["status"]["conditions"]
-    assert (told["type"], told["reason"]) == ("PodScheduled", "SchedulingGated")
-    assert told["lastTransitionTime"] == made["metadata"]["creationTimestamp"]
-    assert told["lastProbeTime"] is None
+    (condition,) = made["status"]["conditions"]
+    assert (condition["type"], condition["reason"]) == ("PodScheduled", "SchedulingGated")
+    assert condition["lastTransitionTime"] == made["metadata"]["creationTimestamp"]
+    assert condition["lastProbeTime"] is None
 
 
-async def test_pods_are_selected_by_whose_network_they_use(api: Api) -> None:
+async def test_pods_are_selected_by_host_network(api: Api) -> None:
     await api.create(api.pods(), pod("a", hostNetwork=True))
     await api.create(api.pods(), pod("b", hostNetwork=False))
     await api.create(api.pods(), pod("c"))

@@ -55,12 +55,12 @@ async def test_a_pool_has_its_defaults_and_only_known_fields(api: Api) -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 async def test_a_wrong_pool_is_refused_with_the_field(api: Api, spec: Json, field: str) -> None:
-    told = await api.why("POST", await path_of(api), pool(**spec))
-    assert (told["code"], told["reason"]) == (422, "Invalid")
-    assert field in [name for _, name in causes(told)]
+    answer = await api.why("POST", await path_of(api), pool(**spec))
+    assert (answer["code"], answer["reason"]) == (422, "Invalid")
+    assert field in [name for _, name in causes(answer)]
 
 
-async def test_wishes_and_facts_are_written_apart(api: Api) -> None:
+async def test_spec_and_status_are_written_separately(api: Api) -> None:
     await api.create(await path_of(api), pool())
     path = await path_of(api, "mac")
     both = {"spec": {"replicas": 2}, "status": {"observedReplicas": 9}}
@@ -70,8 +70,8 @@ async def test_wishes_and_facts_are_written_apart(api: Api) -> None:
     changed = await api.patch(await path_of(api, "mac", "status"), both)
     assert changed["status"]["observedReplicas"] == 9 and changed["spec"]["replicas"] == 2
     assert changed["metadata"]["generation"] == 2
-    told = await api.get(await path_of(api, "mac", "status"))
-    assert told == changed
+    answer = await api.get(await path_of(api, "mac", "status"))
+    assert answer == changed
     steps = [{"op": "replace", "path": "/spec/replicas", "value": 4}]
     assert (await api.patch(path, steps, JSON_PATCH))["spec"]["replicas"] == 4
 
@@ -86,19 +86,19 @@ async def test_a_pool_is_scaled(api: Api) -> None:
         {"replicas": 1},
         {"replicas": 1},
     )
-    told = await api.patch(await path_of(api, "mac", "scale"), {"spec": {"replicas": 3}})
-    assert told["spec"] == {"replicas": 3}
+    answer = await api.patch(await path_of(api, "mac", "scale"), {"spec": {"replicas": 3}})
+    assert answer["spec"] == {"replicas": 3}
     assert (await api.get(await path_of(api, "mac")))["spec"]["replicas"] == 3
 
 
-async def test_a_pool_is_applied_by_two_who_do_not_agree(api: Api) -> None:
+async def test_a_pool_is_applied_by_two_conflicting_managers(api: Api) -> None:
     path = await path_of(api, "mac")
     await api.apply(path, pool(replicas=1), "chart")
     only = {"apiVersion": GROUP, "kind": names.POOL_KIND, "metadata": {"name": "mac"}}
     other = {**only, "spec": {"replicas": 7}}
-    told = await api.why("PATCH", path, other, kind=APPLY, fieldManager="somebody")
-    assert (told["code"], told["reason"]) == (409, "Conflict")
-    assert causes(told) == [("FieldManagerConflict", ".spec.replicas")]
+    answer = await api.why("PATCH", path, other, kind=APPLY, fieldManager="somebody")
+    assert (answer["code"], answer["reason"]) == (409, "Conflict")
+    assert causes(answer) == [("FieldManagerConflict", ".spec.replicas")]
     forced = await api.apply(path, other, "somebody", force="true")
     assert forced["spec"]["replicas"] == 7 and forced["spec"]["image"] == "vm:1"
     again = await api.apply(path, other, "somebody")
@@ -132,17 +132,17 @@ async def test_pools_are_listed_watched_and_shown(api: Api) -> None:
         ("status", {"spec": {"replicas": -1, "os": "plan9"}}, True),
     ],
 )
-async def test_nonsense_in_what_a_write_leaves_aside_costs_the_owners(
+async def test_an_invalid_unvalidated_part_drops_managed_fields(
     api: Api, sub: str, aside: Json, kept: bool
 ) -> None:
     made = await api.create(await path_of(api), pool())
-    told = await api.patch(await path_of(api, "mac", sub), aside)
-    assert ("managedFields" in told["metadata"]) is kept
-    assert {key: told[key] for key in ("spec", "kind")} == {
+    answer = await api.patch(await path_of(api, "mac", sub), aside)
+    assert ("managedFields" in answer["metadata"]) is kept
+    assert {key: answer[key] for key in ("spec", "kind")} == {
         "spec": made["spec"],
         "kind": "RunnerPool",
     }
-    versions = [each["metadata"]["resourceVersion"] for each in (made, told)]
+    versions = [each["metadata"]["resourceVersion"] for each in (made, answer)]
     assert (versions[0] == versions[1]) is kept
     made = await api.create(await path_of(api), pool("new") | aside) if not sub else made
     assert sub or "managedFields" not in made["metadata"]

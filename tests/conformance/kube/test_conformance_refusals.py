@@ -22,7 +22,7 @@ MOST = 1 << 20  # bytes of data
 Case = tuple[str, Json]
 
 
-async def told(answer: Response) -> list[str]:
+async def notation_of(answer: Response) -> list[str]:
     """An answer in the notation of the table."""
     if answer.status < 300:
         return []
@@ -46,34 +46,35 @@ def scripts() -> Iterator[Any]:
 async def found(api: Api, path: str, cases: Iterator[tuple[str, Json]]) -> dict[str, list[str]]:
     """The answers to a dry-run creation of each object."""
     return {
-        name: await told(await api.call("POST", path, body, dryRun="All")) for name, body in cases
+        name: await notation_of(await api.call("POST", path, body, dryRun="All"))
+        for name, body in cases
     }
 
 
 def expected(cases: list[Case]) -> dict[str, list[str]]:
-    return {name: case["told"] for name, case in cases}
+    return {name: case["answer"] for name, case in cases}
 
 
 @pytest.mark.parametrize("cases", list(scripts()))
-async def test_pods_that_are_not_quite_right(api: Api, cases: list[Case]) -> None:
+async def test_slightly_invalid_pods_get_the_same_answer(api: Api, cases: list[Case]) -> None:
     bodies = ((name, pod(**case["spec"])) for name, case in cases)
     assert await found(api, api.pods(), bodies) == expected(cases)
 
 
 @pytest.mark.parametrize("name", TABLE["changes"])
-async def test_what_of_a_pod_may_change(api: Api, name: str) -> None:
+async def test_changes_of_a_pod_get_the_same_answer(api: Api, name: str) -> None:
     wanted = TABLE["changes"][name]
     await api.create(api.pods(), pod(**wanted["spec"]))
     answers = {}
     for what, case in wanted["become"].items():
         body = {"spec": case["spec"]}
         answer = await api.call("PATCH", api.pods("p"), body, kind=MERGE, dryRun="All")
-        answers[what] = await told(answer)
+        answers[what] = await notation_of(answer)
     assert answers == expected([*wanted["become"].items()])
 
 
 @pytest.mark.parametrize("cases", dozens(TABLE["schemas"]))
-async def test_schemas_that_are_not_quite_right(api: Api, cases: list[Case]) -> None:
+async def test_slightly_invalid_schemas_get_the_same_answer(api: Api, cases: list[Case]) -> None:
     bodies = ((name, _definition(api, case)) for name, case in cases)
     assert await found(api, DEFINITIONS, bodies) == expected(cases)
 
@@ -100,7 +101,7 @@ def _definition(api: Api, case: Json) -> Json:
 
 
 @pytest.mark.parametrize("validation", ["Warn", "Strict"])
-async def test_a_schema_has_no_words_of_its_own(api: Api, validation: str) -> None:
+async def test_unknown_keywords_of_a_schema_are_reported(api: Api, validation: str) -> None:
     odd = {"type": "object", "properties": {"a": {"type": "string", "colour": "red"}}}
     body = _definition(api, {"schema": odd})
     answer = await api.call("POST", DEFINITIONS, body, dryRun="All", fieldValidation=validation)
@@ -116,7 +117,7 @@ async def test_a_schema_has_no_words_of_its_own(api: Api, validation: str) -> No
     assert len(warnings) == 1 and where in warnings[0]
 
 
-async def test_secrets_keep_what_their_type_promises(api: Api) -> None:
+async def test_secrets_have_the_keys_of_their_type(api: Api) -> None:
     cases = [*TABLE["secrets"].items()]
     bodies = ((name, _secret(case)) for name, case in cases)
     assert await found(api, api.path("secrets"), bodies) == expected(cases)
@@ -146,15 +147,17 @@ def _secret(case: Json) -> Json:
     ],
     ids=["map", "key", "map-over", "letters", "both", "both-over", "secret", "secret-over"],
 )
-async def test_a_mebibyte_is_the_most(api: Api, path: str, body: Json, wanted: list[str]) -> None:
+async def test_data_is_limited_to_one_mebibyte(
+    api: Api, path: str, body: Json, wanted: list[str]
+) -> None:
     kind = "Secret" if path == "secrets" else "ConfigMap"
     answer = await api.call(
         "POST", api.path(path), {**config(), "kind": kind, **body}, dryRun="All"
     )
-    assert await told(answer) == wanted
+    assert await notation_of(answer) == wanted
 
 
-async def test_an_event_with_a_time_has_a_witness(api: Api) -> None:
+async def test_an_event_with_a_time_needs_a_reporter(api: Api) -> None:
     cases = [*TABLE["events"].items()]
     about = {"involvedObject": {"namespace": api.space}, "metadata": {"name": "e"}}
     bodies = ((name, {**about, **case["event"]}) for name, case in cases)
@@ -179,14 +182,16 @@ async def test_a_node_has_networks(api: Api) -> None:
     ],
     ids=["other", "nonsense", "more", "none", "half"],
 )
-async def test_the_network_of_a_node_stays(api: Api, change: Json, wanted: list[str]) -> None:
+async def test_the_network_of_a_node_is_immutable(
+    api: Api, change: Json, wanted: list[str]
+) -> None:
     name = api.own("n")
     spec = {"podCIDR": "10.0.0.0/24"}
     await api.create(NODES, {"metadata": {"name": name}, "spec": spec})
     try:
         path = f"{NODES}/{name}"
         answer = await api.call("PATCH", path, {"spec": change}, kind=MERGE, dryRun="All")
-        assert await told(answer) == wanted
+        assert await notation_of(answer) == wanted
     finally:
         await api.call("DELETE", f"{NODES}/{name}")
 
@@ -195,7 +200,7 @@ async def test_the_network_of_a_node_stays(api: Api, change: Json, wanted: list[
     ("name", "priority"),
     [("system-node-critical", 2000001000), ("system-cluster-critical", 2000000000)],
 )
-async def test_a_class_says_how_important_a_pod_is(api: Api, name: str, priority: int) -> None:
+async def test_a_priority_class_sets_the_priority(api: Api, name: str, priority: int) -> None:
     made = await api.create(api.pods(), pod(priorityClassName=name), dryRun="All")
     assert made["spec"]["priority"] == priority
     assert made["spec"]["preemptionPolicy"] == "PreemptLowerPriority"

@@ -38,17 +38,17 @@ WORDS = {
 
 
 @pytest.mark.parametrize("case", WORDS)
-async def test_a_watch_is_what_needs_the_right_to_watch(api: Api, case: str) -> None:
+async def test_only_a_watch_needs_the_right_to_watch(api: Api, case: str) -> None:
     pairs, watches = WORDS[case]
     await api.create(api.maps(), config())
     reader = await account(api, "reader", [rule("configmaps", "list")])
     watcher = await account(api, "watcher", [rule("configmaps", "watch")])
     may, may_not = (watcher, reader) if watches else (reader, watcher)
     assert await is_watch(may, *pairs) is watches
-    told = await may_not.why("GET", api.maps(), pairs=tuple(pairs))
+    result = await may_not.why("GET", api.maps(), pairs=tuple(pairs))
     verb = "watch" if watches else "list"
-    assert (told["code"], told["reason"]) == (403, "Forbidden")
-    assert f'cannot {verb} resource "configmaps"' in told["message"]
+    assert (result["code"], result["reason"]) == (403, "Forbidden")
+    assert f'cannot {verb} resource "configmaps"' in result["message"]
 
 
 SELECTORS: dict[str, tuple[list[str], int, str]] = {
@@ -76,23 +76,23 @@ async def test_a_list_of_one_name_shows_that_name_alone(api: Api, case: str) -> 
     answer = await caller.call(
         "GET", caller.maps(), pairs=tuple(("fieldSelector", each) for each in selectors)
     )
-    told: Json = answer.json()
-    assert answer.status == code, told
+    result: Json = answer.json()
+    assert answer.status == code, result
     if code == 200:
-        assert "b" not in [item["metadata"]["name"] for item in told["items"]]
+        assert "b" not in [item["metadata"]["name"] for item in result["items"]]
     else:
-        assert told["details"].get("name", "") == name
+        assert result["details"].get("name", "") == name
 
 
-async def test_a_collection_has_no_name_to_delete_it_under(api: Api) -> None:
+async def test_deletecollection_has_no_resource_name(api: Api) -> None:
     await api.create(api.maps(), config("a"))
     rules = [
         rule("configmaps", "get"),
         rule("configmaps", "deletecollection", resourceNames=["a"]),
     ]
     caller = await account(api, "named", rules)
-    told = await caller.why("DELETE", caller.maps(), fieldSelector="metadata.name=a")
-    assert told["message"].startswith("configmaps is forbidden: ")
+    result = await caller.why("DELETE", caller.maps(), fieldSelector="metadata.name=a")
+    assert result["message"].startswith("configmaps is forbidden: ")
     assert "a" in await api.names(api.maps())
 
 
@@ -120,10 +120,10 @@ async def test_a_put_that_creates_needs_the_right_to_create(api: Api, case: str)
     plain = group.partition("/")[0]
     caller = await account(api, "updater", [rule(plural, "update get", group=plain)])
     path = api.path(plural, "x", group=group)
-    told = await caller.why("PUT", path, kind | body)
-    assert told["code"] == 403
-    assert f'cannot create resource "{plural}"' in told["message"]
-    assert told["details"]["name"] == "x"
+    result = await caller.why("PUT", path, kind | body)
+    assert result["code"] == 403
+    assert f'cannot create resource "{plural}"' in result["message"]
+    assert result["details"]["name"] == "x"
     assert (await api.call("GET", path)).status == 404
     assert (await api.call("PUT", path, kind | body)).status == 201
     changed = kind | body | {"metadata": {"name": "x", "labels": {"a": "b"}}}
@@ -133,7 +133,7 @@ async def test_a_put_that_creates_needs_the_right_to_create(api: Api, case: str)
     assert (await caller.call("PUT", path, changed)).status == 200
 
 
-async def test_what_could_not_be_stored_at_all_is_said_first(api: Api) -> None:
+async def test_validation_precedes_the_right_to_create(api: Api) -> None:
     rules = [rule("leases", "update", group="coordination.k8s.io")]
     caller = await account(api, "updater", rules)
     path = api.path("leases", "x", group=LEASES)
@@ -145,9 +145,9 @@ async def test_an_apply_that_creates_needs_the_right_to_create(api: Api) -> None
     caller = await account(api, "patcher", [rule("configmaps", "patch")])
     body = config("x")
     for kind in (APPLY, f"{APPLY}; charset=utf-8"):
-        told = await caller.why("PATCH", api.maps("x"), body, kind=kind, fieldManager="m")
-        assert told["code"] == 403
-        assert 'cannot create resource "configmaps"' in told["message"]
+        result = await caller.why("PATCH", api.maps("x"), body, kind=kind, fieldManager="m")
+        assert result["code"] == 403
+        assert 'cannot create resource "configmaps"' in result["message"]
     await api.create(api.maps(), body)
     await caller.apply(api.maps("x"), body, "m")
 
@@ -171,7 +171,7 @@ async def test_the_kind_of_a_patch_is_written_in_lower_case(api: Api, kind: str)
         "/apis/coordination.k8s.io//leases",
     ],
 )
-async def test_a_path_with_a_hole_leads_nowhere(api: Api, path: str) -> None:
+async def test_a_path_with_an_empty_segment_is_not_found(api: Api, path: str) -> None:
     caller = await account(api, "anybody", [])
     assert (await caller.call("GET", path.format(space=api.space))).status in (403, 404)
     assert (await api.call("GET", path.format(space=api.space))).status == 404

@@ -11,7 +11,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def asks(**amounts: str) -> list[Json]:
+def with_limits(**amounts: str) -> list[Json]:
     """A container with these limits; `_` in a keyword stands for `-`."""
     limits = {key.replace("_", "-"): value for key, value in amounts.items()}
     if "x" in limits:
@@ -25,28 +25,28 @@ def port(number: int, **more: Any) -> list[Json]:
     ]
 
 
-def needs(*expressions: tuple[str, str, list[str]], fields: bool = False) -> Json:
-    told = [
+def required_affinity(*expressions: tuple[str, str, list[str]], fields: bool = False) -> Json:
+    given = [
         {"key": key, "operator": operator} | ({"values": values} if values else {})
         for key, operator, values in expressions
     ]
-    term = {"matchFields" if fields else "matchExpressions": told}
+    term = {"matchFields" if fields else "matchExpressions": given}
     return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term]}}}}
 
 
-def likes(key: str, weight: int = 10) -> Json:
+def preferred_affinity(key: str, weight: int = 10) -> Json:
     term = {"matchExpressions": [{"key": key, "operator": "Exists"}]}
     return {"affinity": {"nodeAffinity": {PREFERRED: [{"weight": weight, "preference": term}]}}}
 
 
-def evenly(**more: Any) -> Json:
-    told = {
+def spread_constraint(**more: Any) -> Json:
+    given = {
         "maxSkew": 1,
         "topologyKey": HOST,
         "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": "a"}},
     }
-    return {"topologySpreadConstraints": [told | more]}
+    return {"topologySpreadConstraints": [given | more]}
 
 
 TAINT = {"key": "example.com/mac", "value": "m1", "effect": "NoSchedule"}
@@ -58,19 +58,31 @@ FITS: dict[str, tuple[Json, Json, bool]] = {
     "no wish": ({}, {}, True),
     "label": ({"labels": {"a": "b"}}, {"nodeSelector": {"a": "b"}}, True),
     "another label": ({"labels": {"a": "c"}}, {"nodeSelector": {"a": "b"}}, False),
-    "in": ({"labels": {"a": "c"}}, needs(("a", "In", ["b", "c"])), True),
-    "not in": ({"labels": {"a": "c"}}, needs(("a", "NotIn", ["c"])), False),
-    "not in without": ({}, needs(("a", "NotIn", ["c"])), True),
-    "exists": ({"labels": {"a": ""}}, needs(("a", "Exists", [])), True),
-    "exists not": ({}, needs(("a", "Exists", [])), False),
-    "does not exist": ({}, needs(("a", "DoesNotExist", [])), True),
-    "greater": ({"labels": {"a": "10"}}, needs(("a", "Gt", ["9"])), True),
-    "not greater": ({"labels": {"a": "9"}}, needs(("a", "Gt", ["9"])), False),
-    "less": ({"labels": {"a": "8"}}, needs(("a", "Lt", ["9"])), True),
-    "no number": ({"labels": {"a": "x"}}, needs(("a", "Lt", ["9"])), False),
-    "both": ({"labels": {"a": "1"}}, needs(("a", "Exists", []), ("b", "Exists", [])), False),
-    "another node": ({}, needs(("metadata.name", "In", ["nobody"]), fields=True), False),
-    "not that node": ({}, needs(("metadata.name", "NotIn", ["nobody"]), fields=True), True),
+    "in": ({"labels": {"a": "c"}}, required_affinity(("a", "In", ["b", "c"])), True),
+    "not in": ({"labels": {"a": "c"}}, required_affinity(("a", "NotIn", ["c"])), False),
+    "not in without": ({}, required_affinity(("a", "NotIn", ["c"])), True),
+    "exists": ({"labels": {"a": ""}}, required_affinity(("a", "Exists", [])), True),
+    "exists not": ({}, required_affinity(("a", "Exists", [])), False),
+    "does not exist": ({}, required_affinity(("a", "DoesNotExist", [])), True),
+    "greater": ({"labels": {"a": "10"}}, required_affinity(("a", "Gt", ["9"])), True),
+    "not greater": ({"labels": {"a": "9"}}, required_affinity(("a", "Gt", ["9"])), False),
+    "less": ({"labels": {"a": "8"}}, required_affinity(("a", "Lt", ["9"])), True),
+    "no number": ({"labels": {"a": "x"}}, required_affinity(("a", "Lt", ["9"])), False),
+    "both": (
+        {"labels": {"a": "1"}},
+        required_affinity(("a", "Exists", []), ("b", "Exists", [])),
+        False,
+    ),
+    "another node": (
+        {},
+        required_affinity(("metadata.name", "In", ["nobody"]), fields=True),
+        False,
+    ),
+    "not that node": (
+        {},
+        required_affinity(("metadata.name", "NotIn", ["nobody"]), fields=True),
+        True,
+    ),
     "taint": (TAINTED, {}, False),
     "equal": (TAINTED, {"tolerations": [{"key": TAINT["key"], "value": "m1"}]}, True),
     "not equal": (TAINTED, {"tolerations": [{"key": TAINT["key"], "value": "m2"}]}, False),
@@ -89,30 +101,34 @@ FITS: dict[str, tuple[Json, Json, bool]] = {
         {"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]},
         True,
     ),
-    "just enough": ({}, {"containers": asks(cpu="16", memory="32768Mi")}, True),
-    "too much cpu": ({}, {"containers": asks(cpu="16001m")}, False),
-    "too much memory": ({}, {"containers": asks(memory="33Gi")}, False),
-    "nothing of that": ({}, {"containers": asks(x="1")}, False),
+    "just enough": ({}, {"containers": with_limits(cpu="16", memory="32768Mi")}, True),
+    "too much cpu": ({}, {"containers": with_limits(cpu="16001m")}, False),
+    "too much memory": ({}, {"containers": with_limits(memory="33Gi")}, False),
+    "nothing of that": ({}, {"containers": with_limits(x="1")}, False),
     "no room for Pods": ({"pods": "0"}, {}, False),
     "port": ({}, {"containers": port(8080)}, True),
-    "spread without the label": ({}, evenly(topologyKey="zone"), False),
-    "spread anyway": ({}, evenly(topologyKey="zone", whenUnsatisfiable="ScheduleAnyway"), True),
+    "spread without the label": ({}, spread_constraint(topologyKey="zone"), False),
+    "spread anyway": (
+        {},
+        spread_constraint(topologyKey="zone", whenUnsatisfiable="ScheduleAnyway"),
+        True,
+    ),
 }
 
 
 @pytest.mark.parametrize("case", FITS)
-async def test_a_pod_goes_where_it_fits(api: Api, case: str) -> None:
+async def test_a_pod_is_bound_where_it_fits(api: Api, case: str) -> None:
     machine, wish, fits = FITS[case]
     async with fleet(api) as nodes:
         name = await nodes.add("n", **machine)
         await nodes.run(**wish)
-        told = await nodes.condition()
+        answer = await nodes.condition()
         if fits:
             assert await nodes.placed() == name
             assert (await nodes.condition())["status"] == "True"
         else:
-            assert (told["status"], told["reason"]) == ("False", "Unschedulable")
-            assert told["message"].startswith("0/1 nodes are available: 1 ")
+            assert (answer["status"], answer["reason"]) == ("False", "Unschedulable")
+            assert answer["message"].startswith("0/1 nodes are available: 1 ")
 
 
 NEVER = "Preemption is not helpful for scheduling"
@@ -123,25 +139,25 @@ WORDS: dict[str, tuple[Json, str, str]] = {
         "3 node(s) didn't match Pod's node affinity/selector",
         f"3 {NEVER}",
     ),
-    "cpu": ({"containers": asks(cpu="20")}, "3 Insufficient cpu", f"3 {NEVER}"),
+    "cpu": ({"containers": with_limits(cpu="20")}, "3 Insufficient cpu", f"3 {NEVER}"),
     "all it lacks": (
-        {"containers": asks(cpu="20", memory="40Gi", x="1")},
+        {"containers": with_limits(cpu="20", memory="40Gi", x="1")},
         "3 Insufficient cpu, 3 Insufficient example.com/x, 3 Insufficient memory",
         f"3 {NEVER}",
     ),
-    "for now": ({"containers": asks(cpu="12")}, "3 Insufficient cpu", f"3 {NOBODY}"),
+    "for now": ({"containers": with_limits(cpu="12")}, "3 Insufficient cpu", f"3 {NOBODY}"),
     "port": (
         {"containers": port(8080)},
         "3 node(s) didn't have free ports for the requested pod ports",
         f"3 {NOBODY}",
     ),
     "by name": (
-        needs(("metadata.name", "In", ["nobody"]), fields=True),
+        required_affinity(("metadata.name", "In", ["nobody"]), fields=True),
         "3 node(s) didn't satisfy plugin(s) [NodeAffinity]",
         f"3 {NEVER}",
     ),
     "no such domain": (
-        evenly(topologyKey="zone"),
+        spread_constraint(topologyKey="zone"),
         "3 node(s) didn't match pod topology spread constraints (missing required label)",
         f"3 {NEVER}",
     ),
@@ -150,7 +166,7 @@ WORDS: dict[str, tuple[Json, str, str]] = {
 
 @pytest.mark.since(1, 36)
 @pytest.mark.parametrize("case", WORDS)
-async def test_reasons_are_counted_in_the_same_words(api: Api, case: str) -> None:
+async def test_reasons_are_counted_with_the_same_messages(api: Api, case: str) -> None:
     wish, reasons, helped = WORDS[case]
     async with fleet(api) as nodes:
         for name in ("a", "b", "c"):
@@ -158,7 +174,7 @@ async def test_reasons_are_counted_in_the_same_words(api: Api, case: str) -> Non
             await nodes.run(
                 f"on-{name}",
                 nodeSelector={HOST: full},
-                containers=[asks(cpu="8")[0] | {"ports": port(8080)[0]["ports"]}],
+                containers=[with_limits(cpu="8")[0] | {"ports": port(8080)[0]["ports"]}],
             )
             await nodes.placed(f"on-{name}")
         await nodes.run(**wish)
@@ -175,7 +191,7 @@ async def test_each_node_is_counted_under_its_first_reason(api: Api) -> None:
         await nodes.add("b", spec={"taints": [TAINT]})
         await nodes.add("c", pods="0")
         await nodes.add("d", labels={"run": "elsewhere"})
-        await nodes.run(containers=asks(cpu="20"))
+        await nodes.run(containers=with_limits(cpu="20"))
         assert (await nodes.condition())["message"] == (
             "0/4 nodes are available: 1 Insufficient cpu, 1 Too many pods,"
             " 1 node(s) didn't match Pod's node affinity/selector,"
@@ -191,19 +207,19 @@ async def test_without_nodes_there_is_one_reason(api: Api) -> None:
         assert (await nodes.condition())["message"] == "no nodes available to schedule pods"
 
 
-async def test_what_waits_is_told_in_its_status_and_in_an_event(api: Api) -> None:
+async def test_a_waiting_pod_gets_a_condition_and_an_event(api: Api) -> None:
     async with fleet(api) as nodes:
         await nodes.add("n", pods="0")
         made = await nodes.run()
-        told = await nodes.condition()
-        assert {key: told.get(key, "") for key in ("type", "status", "reason")} == {
+        answer = await nodes.condition()
+        assert {key: answer.get(key, "") for key in ("type", "status", "reason")} == {
             "type": "PodScheduled",
             "status": "False",
             "reason": "Unschedulable",
         }
-        assert told["lastTransitionTime"] and told["lastProbeTime"] is None
+        assert answer["lastTransitionTime"] and answer["lastProbeTime"] is None
         event = await nodes.event("p", "FailedScheduling")
-        assert event["message"] == told["message"]
+        assert event["message"] == answer["message"]
         assert event["involvedObject"]["uid"] == made["metadata"]["uid"]
         facts = ("type", "action", "reportingComponent", "firstTimestamp", "lastTimestamp")
         assert {key: event[key] for key in facts} == {
@@ -216,15 +232,15 @@ async def test_what_waits_is_told_in_its_status_and_in_an_event(api: Api) -> Non
         assert event["eventTime"]
 
 
-async def test_what_was_placed_says_so(api: Api) -> None:
+async def test_a_bound_pod_gets_a_condition_and_an_event(api: Api) -> None:
     async with fleet(api) as nodes:
         name = await nodes.add("n")
         await nodes.run()
         await nodes.placed()
-        told = await nodes.condition()
-        assert told.pop("lastTransitionTime")
-        told.pop("observedGeneration", None)
-        assert told == {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
+        answer = await nodes.condition()
+        assert answer.pop("lastTransitionTime")
+        answer.pop("observedGeneration", None)
+        assert answer == {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
         event = await nodes.event("p", "Scheduled")
         assert event["message"] == f"Successfully assigned {api.space}/p to {name}"
         assert (event["type"], event["action"]) == ("Normal", "Binding")
@@ -238,7 +254,7 @@ CHANGES: dict[str, tuple[Json, Json]] = {
 
 
 @pytest.mark.parametrize("case", CHANGES)
-async def test_what_waits_is_placed_when_a_node_changes(api: Api, case: str) -> None:
+async def test_a_waiting_pod_is_bound_when_a_node_changes(api: Api, case: str) -> None:
     spec, change = CHANGES[case]
     async with fleet(api) as nodes:
         name = await nodes.add("n", spec=spec)
@@ -249,7 +265,7 @@ async def test_what_waits_is_placed_when_a_node_changes(api: Api, case: str) -> 
         assert await nodes.placed() == name
 
 
-async def test_what_waits_is_placed_when_a_node_comes(api: Api) -> None:
+async def test_a_waiting_pod_is_bound_when_a_node_is_added(api: Api) -> None:
     async with fleet(api) as nodes:
         await nodes.run()
         assert (await nodes.condition())["status"] == "False"
@@ -257,7 +273,7 @@ async def test_what_waits_is_placed_when_a_node_comes(api: Api) -> None:
         assert await nodes.placed() == name
 
 
-async def test_what_waits_is_placed_when_a_port_becomes_free(api: Api) -> None:
+async def test_a_waiting_pod_is_bound_when_a_port_becomes_free(api: Api) -> None:
     async with fleet(api) as nodes:
         name = await nodes.add("n")
         await nodes.run("a", containers=port(8080))
@@ -274,11 +290,11 @@ async def test_a_preference_decides_between_nodes(api: Api) -> None:
     async with fleet(api) as nodes:
         await nodes.add("a")
         liked = await nodes.add("b", labels={"warm": "yes"})
-        await nodes.run(**likes("warm", weight=100))
+        await nodes.run(**preferred_affinity("warm", weight=100))
         assert await nodes.placed() == liked
 
 
-async def test_a_taint_that_only_asks_is_heard(api: Api) -> None:
+async def test_a_prefer_no_schedule_taint_counts(api: Api) -> None:
     async with fleet(api) as nodes:
         await nodes.add("a", spec={"taints": [{**TAINT, "effect": "PreferNoSchedule"}]})
         free = await nodes.add("b")
@@ -287,41 +303,41 @@ async def test_a_taint_that_only_asks_is_heard(api: Api) -> None:
             assert await nodes.placed(name) == free
 
 
-async def test_pods_lie_evenly(api: Api) -> None:
+async def test_pods_are_spread_evenly(api: Api) -> None:
     async with fleet(api) as nodes:
         names = [await nodes.add(name) for name in ("a", "b", "c")]
         placed = []
         for index in range(6):
-            await nodes.run(f"p{index}", meta={"labels": {"app": "a"}}, **evenly())
+            await nodes.run(f"p{index}", meta={"labels": {"app": "a"}}, **spread_constraint())
             placed.append(await nodes.placed(f"p{index}"))
         assert [placed.count(name) for name in names] == [2, 2, 2]
 
 
 @pytest.mark.since(1, 36)
-async def test_who_insists_on_balance_waits_for_it(api: Api) -> None:
+async def test_a_pod_with_a_hard_spread_constraint_waits(api: Api) -> None:
     async with fleet(api) as nodes:
         name = await nodes.add("a")
         other = await nodes.add("b", spec={"unschedulable": True})
-        await nodes.run("first", meta={"labels": {"app": "a"}}, **evenly())
+        await nodes.run("first", meta={"labels": {"app": "a"}}, **spread_constraint())
         assert await nodes.placed("first") == name
-        await nodes.run("second", meta={"labels": {"app": "a"}}, **evenly())
+        await nodes.run("second", meta={"labels": {"app": "a"}}, **spread_constraint())
         none = "0/2 nodes are available:"
         assert (await nodes.condition("second"))["message"] == (
             f"{none} 1 node(s) didn't match pod topology spread constraints,"
             " 1 node(s) were unschedulable. no new claims to deallocate,"
             f" preemption: {none} 1 {NOBODY}, 1 {NEVER}."
         )
-        await nodes.run("third", meta={"labels": {"app": "a"}}, **evenly(maxSkew=2))
+        await nodes.run("third", meta={"labels": {"app": "a"}}, **spread_constraint(maxSkew=2))
         assert await nodes.placed("third") == name
         await api.patch(f"{NODES}/{other}", {"spec": {"unschedulable": None}})
         assert await nodes.placed("second") == other
 
 
-async def test_others_pods_are_left_alone(api: Api) -> None:
+async def test_pods_of_other_schedulers_are_not_bound(api: Api) -> None:
     async with fleet(api) as nodes:
         name = await nodes.add("n")
         await nodes.run("theirs", schedulerName="somebody-else")
-        await nodes.run("preset", nodeName=name, containers=asks(cpu="100"))
+        await nodes.run("preset", nodeName=name, containers=with_limits(cpu="100"))
         await nodes.run("ours")
         assert await nodes.placed("ours") == name
         theirs = await api.get(api.pods("theirs"))
@@ -330,12 +346,12 @@ async def test_others_pods_are_left_alone(api: Api) -> None:
         assert "conditions" not in preset["status"]
 
 
-async def test_a_pod_behind_a_gate_waits_until_it_opens(api: Api) -> None:
+async def test_a_gated_pod_waits_until_its_gate_is_removed(api: Api) -> None:
     async with fleet(api) as nodes:
         name = await nodes.add("n")
         await nodes.run(schedulingGates=[{"name": "example.com/gate"}])
-        told = await nodes.condition()
-        assert (told["status"], told["reason"]) == ("False", "SchedulingGated")
-        assert told["message"] == "Scheduling is blocked due to non-empty scheduling gates"
+        answer = await nodes.condition()
+        assert (answer["status"], answer["reason"]) == ("False", "SchedulingGated")
+        assert answer["message"] == "Scheduling is blocked due to non-empty scheduling gates"
         await api.patch(api.pods("p"), {"spec": {"schedulingGates": []}})
         assert await nodes.placed() == name

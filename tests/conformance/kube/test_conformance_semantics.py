@@ -38,29 +38,29 @@ async def test_quantities_are_written_in_one_way(api: Api) -> None:
     body = pod("q")
     body["spec"]["containers"][0]["resources"] = {"limits": limits}
     made = await api.create(api.pods(), body)
-    told = made["spec"]["containers"][0]["resources"]
+    result = made["spec"]["containers"][0]["resources"]
     expected = {"cpu": "1500m", "memory": "512Mi", "example.com/widgets": "2"}
-    assert told == {"limits": expected, "requests": expected}
+    assert result == {"limits": expected, "requests": expected}
     body["metadata"]["name"] = "r"
     body["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1000m", "memory": "1024Ki"}}
     made = await api.create(api.pods(), body)
-    told = made["spec"]["containers"][0]["resources"]
-    assert told["limits"] == {"cpu": "1", "memory": "1Mi"}
+    result = made["spec"]["containers"][0]["resources"]
+    assert result["limits"] == {"cpu": "1", "memory": "1Mi"}
 
 
-async def test_what_is_empty_is_left_out_and_what_must_be_there_is_there(api: Api) -> None:
+async def test_empty_fields_are_omitted_and_required_ones_encoded(api: Api) -> None:
     made = await api.create(api.maps(), config(data={}, labels={}, annotations={}, finalizers=[]))
     assert "data" not in made
     assert not {"labels", "annotations", "finalizers"} & made["metadata"].keys()
     role = {"metadata": {"name": "r"}}
     assert (await api.create(api.path("roles", group=RBAC), role))["rules"] is None
     event = {"metadata": {"name": "e"}, "involvedObject": {"namespace": api.space}}
-    told = await api.create(api.path("events"), event)
-    assert told["firstTimestamp"] is None and told["eventTime"] is None
-    assert told["source"] == {} and told["reportingComponent"] == ""
+    result = await api.create(api.path("events"), event)
+    assert result["firstTimestamp"] is None and result["eventTime"] is None
+    assert result["source"] == {} and result["reportingComponent"] == ""
 
 
-async def test_a_time_is_what_its_field_wants(api: Api) -> None:
+async def test_a_time_has_the_precision_of_its_field(api: Api) -> None:
     path = api.path("leases", group=LEASES)
     body = {"metadata": {"name": "l"}, "spec": {"renewTime": "2026-01-01T00:00:00Z"}}
     assert await api.refused("POST", path, body) == (400, "BadRequest")
@@ -71,17 +71,17 @@ async def test_a_time_is_what_its_field_wants(api: Api) -> None:
     assert await api.refused("PATCH", f"{path}/l", bad, kind=MERGE) == (422, "Invalid")
 
 
-async def test_items_of_a_list_do_not_say_what_they_are(api: Api) -> None:
+async def test_items_of_a_list_have_no_kind(api: Api) -> None:
     await api.create(api.maps(), config())
     listed = await api.get(api.maps(), fieldSelector=OWN)
     assert [sorted(item) for item in listed["items"]] == [["metadata"]]
 
 
-async def test_a_member_that_is_there_twice_is_told_or_refused(api: Api) -> None:
+async def test_a_duplicate_member_is_warned_about_or_refused(api: Api) -> None:
     body = b'{"metadata":{"name":"twice"},"data":{"x":"1","x":"2"}}'
-    told = await api.why("POST", api.maps(), body, fieldValidation="Strict")
-    assert (told["code"], told["reason"]) == (400, "BadRequest")
-    assert told["message"].endswith('strict decoding error: duplicate field "data.x"')
+    result = await api.why("POST", api.maps(), body, fieldValidation="Strict")
+    assert (result["code"], result["reason"]) == (400, "BadRequest")
+    assert result["message"].endswith('strict decoding error: duplicate field "data.x"')
     answer = await api.call("POST", api.maps(), body)
     assert answer.status == 201 and answer.json()["data"] == {"x": "2"}
     assert answer.header("warning") == '299 - "duplicate field \\"data.x\\""'
@@ -91,14 +91,14 @@ async def test_a_member_that_is_there_twice_is_told_or_refused(api: Api) -> None
 
 
 @pytest.mark.parametrize("kind", [MERGE, STRATEGIC])
-async def test_a_patch_with_unknown_fields_is_told_or_refused(api: Api, kind: str) -> None:
+async def test_a_patch_with_unknown_fields_is_warned_about_or_refused(api: Api, kind: str) -> None:
     made = await api.create(api.maps(), config())
     body = {"dat": {"x": "1"}}
     answer = await api.call("PATCH", api.maps("c"), body, kind=kind)
     assert answer.status == 200 and answer.json() == made
     assert answer.header("warning") == '299 - "unknown field \\"dat\\""'
-    told = await api.why("PATCH", api.maps("c"), body, kind=kind, fieldValidation="Strict")
-    assert (told["code"], causes(told)) == (422, [("FieldValueInvalid", "patch")])
+    result = await api.why("PATCH", api.maps("c"), body, kind=kind, fieldValidation="Strict")
+    assert (result["code"], causes(result)) == (422, [("FieldValueInvalid", "patch")])
 
 
 @pytest.mark.parametrize(
@@ -111,22 +111,20 @@ async def test_a_patch_with_unknown_fields_is_told_or_refused(api: Api, kind: st
     ],
     ids=["merge", "strategic", "json", "another kind"],
 )
-async def test_a_patch_whose_result_cannot_be_read_is_invalid(
-    api: Api, kind: str, body: Any
-) -> None:
+async def test_a_patch_with_an_unreadable_result_is_invalid(api: Api, kind: str, body: Any) -> None:
     await api.create(api.maps(), config())
-    told = await api.why("PATCH", api.maps("c"), body, kind=kind)
-    assert (told["code"], causes(told)) == (422, [("FieldValueInvalid", "patch")])
+    result = await api.why("PATCH", api.maps("c"), body, kind=kind)
+    assert (result["code"], causes(result)) == (422, [("FieldValueInvalid", "patch")])
 
 
-async def test_a_json_patch_may_replace_what_is_not_there(api: Api) -> None:
+async def test_a_json_patch_may_replace_a_missing_member(api: Api) -> None:
     await api.create(api.maps(), config(data={"a": "1"}))
     body = [{"op": "replace", "path": "/data/b", "value": "2"}]
     assert (await api.patch(api.maps("c"), body, JSON_PATCH))["data"] == {"a": "1", "b": "2"}
-    told = await api.why(
+    result = await api.why(
         "PATCH", api.maps("c"), [{"op": "remove", "path": "/data/z"}], kind=JSON_PATCH
     )
-    assert (told["code"], told["reason"], told["details"]) == (422, "Invalid", {})
+    assert (result["code"], result["reason"], result["details"]) == (422, "Invalid", {})
 
 
 @pytest.mark.parametrize(
@@ -138,33 +136,31 @@ async def test_a_json_patch_may_replace_what_is_not_there(api: Api) -> None:
     ],
     ids=["dry run", "validation", "manager"],
 )
-async def test_a_parameter_that_makes_no_sense_is_named(
-    api: Api, query: dict[str, str], field: str
-) -> None:
-    told = await api.why("POST", api.maps(), config(), **query)
-    assert told["details"]["kind"] == "CreateOptions" and told["code"] == 422
-    assert [cause["field"] for cause in told["details"]["causes"]] == [field]
+async def test_an_invalid_parameter_is_named(api: Api, query: dict[str, str], field: str) -> None:
+    result = await api.why("POST", api.maps(), config(), **query)
+    assert result["details"]["kind"] == "CreateOptions" and result["code"] == 422
+    assert [cause["field"] for cause in result["details"]["causes"]] == [field]
 
 
-async def test_answers_come_in_json_or_not_at_all(api: Api) -> None:
-    told = await api.why("GET", api.maps(), accept="text/plain")
-    assert (told["code"], told["reason"], told["details"]) == (406, "NotAcceptable", {})
+async def test_only_json_can_be_negotiated(api: Api) -> None:
+    result = await api.why("GET", api.maps(), accept="text/plain")
+    assert (result["code"], result["reason"], result["details"]) == (406, "NotAcceptable", {})
     assert await api.names(api.maps(), accept="text/plain, */*;q=0.1") is not None
-    told = await api.why("POST", api.maps(), b"x", kind="text/plain")
-    assert (told["code"], told["reason"]) == (415, "UnsupportedMediaType")
+    result = await api.why("POST", api.maps(), b"x", kind="text/plain")
+    assert (result["code"], result["reason"]) == (415, "UnsupportedMediaType")
 
 
 # ---- dry runs
 
 
-async def test_a_dry_run_shows_what_would_be(api: Api) -> None:
+async def test_a_dry_run_shows_the_result(api: Api) -> None:
     made = await api.create(api.maps(), config(data={"a": "1"}))
     version = made["metadata"]["resourceVersion"]
     after = await api.patch(api.maps("c"), {"data": {"b": "2"}}, dryRun="All")
     assert after["data"] == {"a": "1", "b": "2"}
     assert after["metadata"]["resourceVersion"] == version
-    told = await api.ok("DELETE", api.maps("c"), {"dryRun": ["All"]})
-    assert told["status"] == "Success"
+    result = await api.ok("DELETE", api.maps("c"), {"dryRun": ["All"]})
+    assert result["status"] == "Success"
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "n"}, "data": {"x": "1"}}
     fresh = await api.apply(api.maps("n"), body, "one", dryRun="All")
     assert fresh["metadata"]["uid"] and "resourceVersion" not in fresh["metadata"]
@@ -176,8 +172,8 @@ async def test_a_dry_run_shows_what_would_be(api: Api) -> None:
 async def test_only_a_dry_run_takes_an_object_that_has_a_version(api: Api) -> None:
     body = config(data={"x": "1"}, resourceVersion="5")
     assert (await api.why("POST", api.maps(), body))["code"] == 500
-    told = await api.create(api.maps(), body, dryRun="All")
-    assert told["metadata"]["resourceVersion"] == "5"
+    result = await api.create(api.maps(), body, dryRun="All")
+    assert result["metadata"]["resourceVersion"] == "5"
     assert await api.names(api.maps()) == []
     path = api.path("leases", "l", group="coordination.k8s.io/v1")
     lease = {
@@ -185,13 +181,13 @@ async def test_only_a_dry_run_takes_an_object_that_has_a_version(api: Api) -> No
         "kind": "Lease",
         "metadata": {"name": "l", "resourceVersion": "5"},
     }
-    told = await api.ok("PUT", path, lease, dryRun="All")
-    assert told["metadata"]["resourceVersion"] == "5"
-    told = await api.ok("PUT", path, lease)
-    assert told["metadata"]["resourceVersion"] != "5"
+    result = await api.ok("PUT", path, lease, dryRun="All")
+    assert result["metadata"]["resourceVersion"] == "5"
+    result = await api.ok("PUT", path, lease)
+    assert result["metadata"]["resourceVersion"] != "5"
 
 
-async def test_a_dry_run_is_seen_by_nobody(api: Api) -> None:
+async def test_a_dry_run_reaches_no_watcher(api: Api) -> None:
     since = (await api.get(api.maps()))["metadata"]["resourceVersion"]
     await api.create(api.maps(), config("dry"), dryRun="All")
     await api.create(api.maps(), config("real"))
@@ -204,31 +200,31 @@ async def test_a_dry_run_is_seen_by_nobody(api: Api) -> None:
 # ---- versions
 
 
-async def test_a_put_creates_a_lease_and_then_wants_a_version(api: Api) -> None:
+async def test_a_put_creates_a_lease_and_then_requires_a_version(api: Api) -> None:
     path = api.path("leases", "l", group=LEASES)
     body = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "a"}}
     answer = await api.call("PUT", path, body)
     assert answer.status == 201
-    told = await api.why("PUT", path, body)
-    assert (told["code"], causes(told)) == (
+    result = await api.why("PUT", path, body)
+    assert (result["code"], causes(result)) == (
         422,
         [("FieldValueInvalid", "metadata.resourceVersion")],
     )
-    assert told["details"]["kind"] == "leases"
+    assert result["details"]["kind"] == "leases"
     body["metadata"] = answer.json()["metadata"]
     assert (await api.ok("PUT", path, body))["metadata"]["resourceVersion"]
 
 
-async def test_another_uid_in_a_patch_is_a_change_of_what_never_changes(api: Api) -> None:
+async def test_another_uid_in_a_patch_is_invalid(api: Api) -> None:
     await api.create(api.maps(), config())
     for kind in (MERGE, STRATEGIC):
         body = {"metadata": {"uid": "another"}, "data": {"x": "1"}}
-        told = await api.why("PATCH", api.maps("c"), body, kind=kind)
-        assert (told["code"], causes(told)) == (422, [("FieldValueInvalid", "metadata.uid")])
+        result = await api.why("PATCH", api.maps("c"), body, kind=kind)
+        assert (result["code"], causes(result)) == (422, [("FieldValueInvalid", "metadata.uid")])
     assert "data" not in await api.get(api.maps("c"))
 
 
-async def test_a_limit_is_for_the_version_that_is_asked_for(api: Api) -> None:
+async def test_a_limit_implies_the_exact_version(api: Api) -> None:
     for name in ("x1", "x2", "x3"):
         await api.create(api.maps(), config(name, labels={"mine": "yes"}))
     first = await api.get(api.maps(), labelSelector="mine=yes")
@@ -245,7 +241,7 @@ async def test_a_limit_is_for_the_version_that_is_asked_for(api: Api) -> None:
 # ---- who owns what
 
 
-async def test_a_creator_owns_defaults_and_not_what_the_server_adds(api: Api) -> None:
+async def test_a_creator_owns_defaults_but_not_the_servers_additions(api: Api) -> None:
     made = await api.create(api.pods(), pod("p"), agent="maker")
     spec = owners(made)["maker", "Update", ""]["f:spec"]
     for field in ("f:restartPolicy", "f:dnsPolicy", "f:securityContext", "f:enableServiceLinks"):
@@ -256,7 +252,7 @@ async def test_a_creator_owns_defaults_and_not_what_the_server_adds(api: Api) ->
     assert "f:status" not in owners(made)["maker", "Update", ""]
 
 
-async def test_nobody_is_remembered_until_there_is_something_to_own(api: Api) -> None:
+async def test_managed_fields_start_with_the_first_owned_field(api: Api) -> None:
     made = await api.create(api.maps(), config())
     assert "managedFields" not in made["metadata"]
     after = await api.patch(api.maps("c"), {"data": {"a": "1"}})
@@ -267,22 +263,22 @@ async def test_nobody_is_remembered_until_there_is_something_to_own(api: Api) ->
         ("one", "Apply", ""): {"f:data": {"f:b": {}}},
         ("before-first-apply", "Update", ""): {"f:data": {".": {}, "f:a": {}}},
     }
-    told = await api.why(
+    result = await api.why(
         "PATCH", api.maps("c"), config(data={"a": "9"}), kind=APPLY, fieldManager="one"
     )
-    assert told["message"] == (
+    assert result["message"] == (
         'Apply failed with 1 conflict: conflict with "before-first-apply" using v1: .data.a'
     )
 
 
-async def test_who_takes_a_share_without_a_change_has_no_time(api: Api) -> None:
+async def test_an_apply_without_a_change_has_no_time(api: Api) -> None:
     await api.apply(api.maps("c"), config(data={"a": "1"}), "one")
     shared = await api.apply(api.maps("c"), config(data={"a": "1"}), "two")
     times = {item["manager"]: "time" in item for item in shared["metadata"]["managedFields"]}
     assert times == {"one": True, "two": False}
 
 
-async def test_a_crowd_of_writers_is_remembered_together(api: Api) -> None:
+async def test_old_update_entries_are_merged(api: Api) -> None:
     await api.create(api.maps(), config(data={"a": "1"}), agent="w00")
     for number in range(1, 12):
         body = {"data": {f"k{number}": "1"}}
@@ -291,7 +287,7 @@ async def test_a_crowd_of_writers_is_remembered_together(api: Api) -> None:
     assert len(found) == 10 and "ancient-changes" in found and "w11" in found
 
 
-async def test_conflicts_are_told_by_manager_and_path(api: Api) -> None:
+async def test_conflicts_are_listed_by_manager_and_path(api: Api) -> None:
     body = pod("p", nodeSelector={"a": "b"})
     body["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "name": "http"}]
     await api.apply(api.pods("p"), body, "one")
@@ -300,16 +296,16 @@ async def test_conflicts_are_told_by_manager_and_path(api: Api) -> None:
         "image": "vm:2",
         "ports": [{"containerPort": 80, "name": "web"}],
     }
-    told = await api.why("PATCH", api.pods("p"), other, kind=APPLY, fieldManager="two")
-    fields = [cause["field"] for cause in told["details"]["causes"]]
+    result = await api.why("PATCH", api.pods("p"), other, kind=APPLY, fieldManager="two")
+    fields = [cause["field"] for cause in result["details"]["causes"]]
     port = '.spec.containers[name="runner"].ports[containerPort=80,protocol="TCP"].name'
     assert fields == [".spec.nodeSelector", '.spec.containers[name="runner"].image', port]
     lines = ['conflicts with "one":', *(f"- {field}" for field in fields)]
-    assert told["message"] == "Apply failed with 3 conflicts: " + "\n".join(lines)
-    assert "name" not in told["details"] and told["reason"] == "Conflict"
+    assert result["message"] == "Apply failed with 3 conflicts: " + "\n".join(lines)
+    assert "name" not in result["details"] and result["reason"] == "Conflict"
 
 
-async def test_an_apply_of_nothing_more_leaves_an_object_that_is_whole(api: Api) -> None:
+async def test_an_apply_of_no_fields_leaves_a_valid_object(api: Api) -> None:
     body = config(data={"a": "1"}, annotations={}, labels={"x": "y"})
     made = await api.apply(api.maps("c"), body, "one")
     after = await api.apply(api.maps("c"), config(), "one")
@@ -318,14 +314,14 @@ async def test_an_apply_of_nothing_more_leaves_an_object_that_is_whole(api: Api)
     assert "managedFields" not in after["metadata"]
 
 
-async def test_an_apply_must_be_declared_as_a_whole(api: Api) -> None:
+async def test_every_field_of_an_apply_must_be_declared(api: Api) -> None:
     await api.create(api.maps(), config())
     body = config() | {"dat": {"a": "1"}}
-    told = await api.why("PATCH", api.maps("c"), body, kind=APPLY, fieldManager="one")
-    assert told["code"] == 500 and ".dat: field not declared in schema" in told["message"]
+    result = await api.why("PATCH", api.maps("c"), body, kind=APPLY, fieldManager="one")
+    assert result["code"] == 500 and ".dat: field not declared in schema" in result["message"]
 
 
-async def test_kubectl_takes_over_what_it_applied_from_its_own_side(api: Api) -> None:
+async def test_kubectl_takes_over_fields_of_its_client_side_apply(api: Api) -> None:
     """What `kubectl apply` leaves behind, and `kubectl apply --server-side` after it."""
     wanted = config(data={"a": "1", "b": "1"})
     note = json.dumps(wanted)
@@ -339,15 +335,15 @@ async def test_kubectl_takes_over_what_it_applied_from_its_own_side(api: Api) ->
     assert json.loads(after["metadata"]["annotations"][LAST_APPLIED])["data"] == {"a": "5"}
     assert "f:a" not in owners(after)[manager, "Update", ""].get("f:data", {})
     other = config(data={"a": "5", "b": "7"})
-    told = await api.why("PATCH", api.maps("c"), other, kind=APPLY, fieldManager="kubectl")
-    assert [cause["field"] for cause in told["details"]["causes"]] == [".data.b"]
+    result = await api.why("PATCH", api.maps("c"), other, kind=APPLY, fieldManager="kubectl")
+    assert [cause["field"] for cause in result["details"]["causes"]] == [".data.b"]
     stranger = await api.refused(
         "PATCH", api.maps("c"), config(data={"a": "9"}), kind=APPLY, fieldManager="other"
     )
     assert stranger == (409, "Conflict")
 
 
-async def test_the_status_of_a_node_carries_its_labels_along(api: Api) -> None:
+async def test_a_status_write_of_a_node_can_change_its_labels(api: Api) -> None:
     name = api.own("n")
     await api.create("/api/v1/nodes", {"metadata": {"name": name}})
     body = {"metadata": {"labels": {"x": "y"}}, "spec": {"unschedulable": True}}
@@ -359,7 +355,7 @@ async def test_the_status_of_a_node_carries_its_labels_along(api: Api) -> None:
 # ---- how things go
 
 
-async def test_a_pod_that_nobody_runs_is_marked_and_then_gone(api: Api) -> None:
+async def test_an_unbound_pod_is_marked_and_then_removed(api: Api) -> None:
     since = (await api.get(api.pods()))["metadata"]["resourceVersion"]
     await api.create(api.pods(), pod("p"))
     left = await api.ok("DELETE", api.pods("p"))
@@ -373,7 +369,7 @@ async def test_a_pod_that_nobody_runs_is_marked_and_then_gone(api: Api) -> None:
     assert last["deletionTimestamp"] == found[1]["object"]["metadata"]["deletionTimestamp"]
 
 
-async def test_the_last_finalizer_leaves_the_version_alone(api: Api) -> None:
+async def test_removing_the_last_finalizer_keeps_the_version(api: Api) -> None:
     since = (await api.get(api.maps()))["metadata"]["resourceVersion"]
     await api.create(api.maps(), config(finalizers=["example.com/hold"]))
     marked = await api.ok("DELETE", api.maps("c"))
@@ -390,12 +386,12 @@ async def test_the_last_finalizer_leaves_the_version_alone(api: Api) -> None:
     assert int(last["resourceVersion"]) > int(marked["metadata"]["resourceVersion"])
 
 
-async def test_a_collection_goes_as_it_was_listed(api: Api) -> None:
+async def test_deletecollection_returns_the_objects_as_listed(api: Api) -> None:
     for name in ("a", "b", "c"):
         await api.create(api.maps(), config(name, labels={"mine": name}))
-    told = await api.ok("DELETE", api.maps(), labelSelector="mine in (a,b)", limit=1)
-    assert [item["metadata"]["name"] for item in told["items"]] == ["a"]
-    assert told["kind"] == "ConfigMapList" and told["metadata"]["continue"]
+    result = await api.ok("DELETE", api.maps(), labelSelector="mine in (a,b)", limit=1)
+    assert [item["metadata"]["name"] for item in result["items"]] == ["a"]
+    assert result["kind"] == "ConfigMapList" and result["metadata"]["continue"]
     assert await api.names(api.maps(), labelSelector="mine") == ["b", "c"]
     assert await api.refused("DELETE", "/api/v1/namespaces") == (405, "MethodNotAllowed")
     assert await api.refused("DELETE", "/api/v1/configmaps") == (405, "MethodNotAllowed")
@@ -405,7 +401,7 @@ async def test_a_collection_goes_as_it_was_listed(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "told"),
+    ("labels", "result"),
     [
         ("a=b=c", "found '=', expected: ',' or 'end of string'"),
         ("a in b", "unable to parse requirement: found 'b' expected: '('"),
@@ -417,11 +413,9 @@ async def test_a_collection_goes_as_it_was_listed(api: Api) -> None:
         ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
     ],
 )
-async def test_a_selector_that_cannot_be_read_is_explained(
-    api: Api, labels: str, told: str
-) -> None:
+async def test_an_invalid_selector_is_explained(api: Api, labels: str, result: str) -> None:
     status = await api.why("GET", api.maps(), labelSelector=labels)
-    assert (status["code"], status["message"]) == (400, told)
+    assert (status["code"], status["message"]) == (400, result)
 
 
 async def test_numbers_in_labels_can_be_compared(api: Api) -> None:
@@ -433,12 +427,12 @@ async def test_numbers_in_labels_can_be_compared(api: Api) -> None:
     assert (await api.refused("GET", api.maps(), labelSelector="size>x"))[0] == 400
 
 
-async def test_one_object_is_read_and_not_watched(api: Api) -> None:
+async def test_a_watch_parameter_on_one_object_is_ignored(api: Api) -> None:
     made = await api.create(api.maps(), config())
     assert (await api.call("GET", api.maps("c"), watch="true", timeoutSeconds=1)).json() == made
 
 
-async def test_a_watch_from_the_future_waits_for_it(api: Api) -> None:
+async def test_a_watch_from_a_future_version_waits(api: Api) -> None:
     made = await api.create(api.maps(), config())
     future = str(int(made["metadata"]["resourceVersion"]) + 1_000_000)
     async with await api.watch(api.maps(), resourceVersion=future, timeoutSeconds=1) as watch:

@@ -60,7 +60,7 @@ async def test_a_kind_has_its_columns(
 async def test_a_row_shows_a_running_pod(api: Api) -> None:
     await api.create(api.pods(), pod(nodeName=api.own("mac-1")))
     state = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
-    told = {
+    given = {
         "phase": "Running",
         "podIP": "10.0.0.9",
         "podIPs": [{"ip": "10.0.0.9"}],
@@ -76,7 +76,7 @@ async def test_a_row_shows_a_running_pod(api: Api) -> None:
             }
         ],
     }
-    await api.patch(api.pods("p", "status"), {"status": told})
+    await api.patch(api.pods("p", "status"), {"status": given})
     table = await api.get(api.pods(), accept=TABLE)
     (row,) = table["rows"]
     assert row["cells"][:4] == ["p", "1/1", "Running", "0"]
@@ -122,7 +122,7 @@ async def test_a_row_shows_a_running_pod(api: Api) -> None:
     ],
     ids=["pending", "evicted", "succeeded", "waiting", "error", "completed"],
 )
-async def test_a_pod_shows_how_it_is(api: Api, status: Json, shown: str) -> None:
+async def test_the_status_cell_of_a_pod(api: Api, status: Json, shown: str) -> None:
     base = {"name": "runner", "image": "vm:1", "imageID": "", "ready": False, "restartCount": 0}
     if "containerStatuses" in status:
         status = {**status, "containerStatuses": [base | status["containerStatuses"][0]]}
@@ -132,7 +132,7 @@ async def test_a_pod_shows_how_it_is(api: Api, status: Json, shown: str) -> None
     assert table["rows"][0]["cells"][2] == shown
 
 
-async def test_a_pod_that_is_going_says_so(api: Api) -> None:
+async def test_a_deleting_pod_shows_terminating(api: Api) -> None:
     await api.create(api.pods(), pod(nodeName=api.own("mac-1")))
     await api.ok("DELETE", api.pods("p"))
     table = await api.get(api.pods("p"), accept=TABLE)
@@ -166,7 +166,7 @@ async def test_a_row_shows_a_node(api: Api) -> None:
         ({"architecture": "arm64"}, "<unknown> (arm64)"),
     ],
 )
-async def test_a_kernel_is_built_for_something(api: Api, info: Json, shown: str) -> None:
+async def test_a_kernel_cell_shows_the_architecture(api: Api, info: Json, shown: str) -> None:
     name = api.own("n")
     body = node(name)
     body["status"]["nodeInfo"] = info

@@ -55,15 +55,17 @@ async def test_a_number_of_64_bits_has_no_more(api: Api) -> None:
 
 @pytest.mark.parametrize("grace", [2**31, 2**35, 2**38, 2**40, 2**62, 2**63 - 1])
 @pytest.mark.parametrize("how", ["spec", "body", "query"])
-async def test_a_pod_with_centuries_to_go_can_be_deleted(api: Api, grace: int, how: str) -> None:
+async def test_a_pod_with_a_grace_of_centuries_can_be_deleted(
+    api: Api, grace: int, how: str
+) -> None:
     name = api.own("n")
     await api.create(NODES, {"metadata": {"name": name}})
     own = {"terminationGracePeriodSeconds": grace} if how == "spec" else {}
     await api.create(api.pods(), pod("p", nodeName=name, **own))
-    told: Json | None = {"gracePeriodSeconds": grace} if how == "body" else None
+    result: Json | None = {"gracePeriodSeconds": grace} if how == "body" else None
     query = {"gracePeriodSeconds": grace} if how == "query" else {}
     try:
-        marked = await api.ok("DELETE", api.pods("p"), told, **query)
+        marked = await api.ok("DELETE", api.pods("p"), result, **query)
         assert marked["metadata"]["deletionGracePeriodSeconds"] == grace
         begun = from_rfc3339(marked["metadata"]["creationTimestamp"])
         ends = from_rfc3339(marked["metadata"]["deletionTimestamp"])
@@ -102,7 +104,7 @@ AMOUNTS = {
 }
 
 
-async def test_amounts_of_any_size_are_kept(api: Api) -> None:
+async def test_quantities_of_any_size_are_stored(api: Api) -> None:
     name = api.own("n")
     await api.create(NODES, {"metadata": {"name": name}})
     try:
@@ -147,7 +149,7 @@ async def test_times_at_the_edges_of_the_calendar(api: Api) -> None:
         assert (await api.refused("PATCH", path, body, kind=MERGE))[0] == 422, moment
 
 
-async def test_a_time_in_metadata_that_is_none(api: Api) -> None:
+async def test_an_invalid_time_in_metadata_is_refused(api: Api) -> None:
     for field in ("creationTimestamp", "deletionTimestamp"):
         wrong = config(**{field: "2026-02-30T00:00:00Z"})
         assert await api.refused("POST", api.maps(), wrong) == (400, "BadRequest")

@@ -5,11 +5,11 @@ from tests.conformance.kube.kit import OWN, TABLE, Api, config, pod
 
 async def version(api: Api) -> str:
     listed = await api.get(api.maps())
-    told: str = listed["metadata"]["resourceVersion"]
-    return told
+    result: str = listed["metadata"]["resourceVersion"]
+    return result
 
 
-async def test_a_watch_tells_everything_after_its_version_in_order(api: Api) -> None:
+async def test_a_watch_has_every_event_after_its_version_in_order(api: Api) -> None:
     since = await version(api)
     async with await api.watch(api.maps(), resourceVersion=since) as watch:
         await api.create(api.maps(), config("a"))
@@ -45,7 +45,7 @@ async def test_events_carry_whole_objects(api: Api) -> None:
     assert event == {"type": "ADDED", "object": made}
 
 
-async def test_a_watch_without_a_version_begins_with_what_is_there(api: Api) -> None:
+async def test_a_watch_without_a_version_begins_with_the_current_objects(api: Api) -> None:
     await api.create(api.maps(), config("a"))
     await api.create(api.maps(), config("b"))
     for query in ({}, {"resourceVersion": "0"}):
@@ -136,14 +136,14 @@ async def test_a_watch_can_resume_from_any_event(api: Api) -> None:
         assert await watch.take(2) == [("ADDED", "b"), ("ADDED", "c")]
 
 
-async def test_a_version_that_is_none_is_refused(api: Api) -> None:
+async def test_an_invalid_version_is_refused(api: Api) -> None:
     answer = await api.call("GET", api.maps(), watch="true", resourceVersion="abc")
     assert answer.status >= 400
 
 
-async def test_a_field_nobody_indexes_cannot_be_watched(api: Api) -> None:
-    told = await api.refused("GET", api.pods(), watch="true", fieldSelector="spec.nonsense=x")
-    assert told == (400, "BadRequest")
+async def test_an_unsupported_field_cannot_be_watched(api: Api) -> None:
+    result = await api.refused("GET", api.pods(), watch="true", fieldSelector="spec.nonsense=x")
+    assert result == (400, "BadRequest")
 
 
 async def test_a_watch_can_be_a_table(api: Api) -> None:

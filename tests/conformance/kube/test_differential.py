@@ -60,8 +60,8 @@ def test_generated_requests_are_answered_alike(pair: Pair, request: pytest.Fixtu
 
     play()
     listed = ", ".join(f"{row.id} {occurred[row.id]} times" for row in admitted)
-    told = f"{len(played)} sequences, {sum(played)} requests, seed {SEED}; listed: {listed}"
-    request.node.user_properties.append((COMPARED, told))
+    result = f"{len(played)} sequences, {sum(played)} requests, seed {SEED}; listed: {listed}"
+    request.node.user_properties.append((COMPARED, result))
     assert len(played) >= SEQUENCES and min(played) >= SHORTEST
     if SEQUENCES < EVERY_DIFFERENCE:
         return  # too few requests to say that a listed difference no longer occurs
@@ -73,14 +73,14 @@ def report(steps: tuple[Step, ...], unknown: list[Difference]) -> str:
     """The first answer that differs, and the requests about the same kind."""
     first = unknown[0].step
     plural = unknown[0].request.split()[-1].partition("/")[0]
-    lines = [found.told() for found in unknown if found.step == first]
+    lines = [found.describe() for found in unknown if found.step == first]
     asked = [
         f"  {number}: {step}" for number, step in enumerate(steps) if step.kind.plural == plural
     ]
     return "\n".join(["the answers differ", *lines, "asked was", *asked])
 
 
-def test_the_page_admits_no_more_differences_than_it_did() -> None:
+def test_the_list_of_known_differences_does_not_grow() -> None:
     rows = known.read()
     assert rows, "the table was not found"
     assert len(rows) <= known.MOST <= 10
@@ -101,7 +101,7 @@ def answer(**body: object) -> list[tuple[str, object]]:
         ({"a": [1, 2]}, {"a": [1]}, ["body.a"]),
     ],
 )
-def test_a_difference_is_seen(
+def test_a_difference_is_found(
     one: dict[str, object], other: dict[str, object], paths: list[str]
 ) -> None:
     found = compare(normalised(answer(**one)), normalised(answer(**other)))
@@ -109,15 +109,15 @@ def test_a_difference_is_seen(
 
 
 def test_versions_are_compared_by_their_order() -> None:
-    def told(*versions: str) -> list[tuple[str, object]]:
+    def answers_with(*versions: str) -> list[tuple[str, object]]:
         items = [{"metadata": {"uid": "u", "resourceVersion": version}} for version in versions]
         return [("get pods", item) for item in items]
 
-    assert not list(compare(normalised(told("5", "9")), normalised(told("1", "2"))))
-    assert list(compare(normalised(told("5", "9")), normalised(told("2", "1"))))
-    assert list(compare(normalised(told("5", "5")), normalised(told("1", "2"))))
+    assert not list(compare(normalised(answers_with("5", "9")), normalised(answers_with("1", "2"))))
+    assert list(compare(normalised(answers_with("5", "9")), normalised(answers_with("2", "1"))))
+    assert list(compare(normalised(answers_with("5", "5")), normalised(answers_with("1", "2"))))
 
 
-def test_a_missing_event_is_seen() -> None:
+def test_a_missing_event_is_found() -> None:
     both = [("watch pods", {"type": "ADDED"}), ("watch pods", {"type": "DELETED"})]
     assert list(compare(both, both[:1]))

@@ -94,16 +94,16 @@ async def left(server: Server) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, path in paths.items():
         answer = await server.api.call("GET", path)
-        told = answer.json()
-        kept = {key: told.get(key) for key in ("spec", "data", "rules")}
-        managers = [each["manager"] for each in told.get("metadata", {}).get("managedFields", ())]
-        found[name] = (answer.status, kept, told.get("metadata", {}).get("labels"), managers)
+        result = answer.json()
+        kept = {key: result.get(key) for key in ("spec", "data", "rules")}
+        managers = [each["manager"] for each in result.get("metadata", {}).get("managedFields", ())]
+        found[name] = (answer.status, kept, result.get("metadata", {}).get("labels"), managers)
     return found
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_chart_lives_the_same_life(
+def test_a_chart_is_installed_changed_and_removed_alike(
     bare_plane: controlplane.ControlPlane, tmp_path: Path, absent: Absent
 ) -> None:
     program = helm.find(os.environ)

@@ -1,7 +1,7 @@
 """Compares the requests that a real API server and the embedded one send to the same fake node.
 
-Compared is what the node receives: method, path, query, the protocol that is offered, and that no credential of the
-client comes along. The real server is told by the Node that it understands WebSockets; else it would translate them.
+It compares what the node receives: method, path, query, the offered protocol, and that no credential of the client is
+passed. The Node declares that it supports WebSockets; otherwise the real server would translate them.
 """
 
 import asyncio
@@ -91,10 +91,10 @@ class Server(msgspec.Struct, frozen=True):
     ) -> int:
         """The status of the answer; the connection is closed once it began."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=self.tls)
-        told = {"host": "api", "authorization": f"Bearer {self.token}", **headers}
+        given = {"host": "api", "authorization": f"Bearer {self.token}", **headers}
         if body:
-            told |= {"content-type": "application/json", "content-length": str(len(body))}
-        lines = "".join(f"{key}: {value}\r\n" for key, value in told.items())
+            given |= {"content-type": "application/json", "content-length": str(len(body))}
+        lines = "".join(f"{key}: {value}\r\n" for key, value in given.items())
         writer.write(f"{method} {target} HTTP/1.1\r\n{lines}\r\n".encode() + body)
         async with asyncio.timeout(30):
             head = await reader.readuntil(b"\r\n\r\n")
@@ -121,8 +121,8 @@ async def _received(server: Server, node: FakeKubelet) -> list[Any]:
     spec = {"nodeName": NODE, "containers": [{"name": "runner", "image": "vm:1"}]}
     await server.make(PODS, {"metadata": {"name": "alike"}, "spec": spec})
     for method, what, headers in ASKED:
-        told = await server.ask(method, f"{PODS}/alike/{what}", headers)
-        assert told == (101 if headers else 200), (method, what, told)
+        answer = await server.ask(method, f"{PODS}/alike/{what}", headers)
+        assert answer == (101 if headers else 200), (method, what, answer)
     return [_comparable(each) for each in node.received]
 
 
@@ -148,7 +148,7 @@ async def _embedded(folder: Path, authority: Pair) -> AsyncIterator[Server]:
     assert not core.failures
 
 
-def test_a_node_cannot_tell_which_server_asks(
+def test_both_servers_send_the_same_requests_to_a_node(
     tmp_path: Path, real_plane: controlplane.ControlPlane
 ) -> None:
     if real_plane.version[:2] < (1, 36):  # the first that passes WebSockets on to a node

@@ -170,7 +170,7 @@ class Replica:
             await self.process.wait()
 
 
-class Scene:
+class ChurningCluster:
     """A cluster whose Pods are deleted continually, and three operators that replace them."""
 
     def __init__(self, plane: controlplane.ControlPlane, folder: Path) -> None:
@@ -305,7 +305,7 @@ def test_no_fault_of_the_leader_makes_two_writers_or_one_pod_too_many(
     plane: controlplane.ControlPlane, tmp_path: Path
 ) -> None:
     async def main() -> None:
-        scene = Scene(plane, tmp_path)
+        scene = ChurningCluster(plane, tmp_path)
         await scene.prepare(plane.write_kubeconfig(tmp_path / "admin.kubeconfig"))
         async with scene.running():
             killed = await scene.leader()

@@ -31,7 +31,7 @@ RIGHTS = (
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_the_printed_objects_are_applied_once_and_for_all(
+def test_applying_the_manifests_again_changes_nothing(
     bare_plane: controlplane.ControlPlane, tmp_path: Path, absent: Absent
 ) -> None:
     if not KUBECTL.exists():

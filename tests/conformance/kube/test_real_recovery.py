@@ -1,7 +1,7 @@
-"""Recovery on a real control plane: with the shipped verbs, and with each of them taken away in turn.
+"""Recovery on a real control plane: with the shipped verbs, and with each of them removed in turn.
 
 The verbs are read from the shipped role, so that a new one is tested by itself. The same is held quickly on the
-embedded API, each verb in a world of its own, in `tests/dispatch/test_dispatch_rights.py`.
+embedded API, each verb in its own fleet, in `tests/dispatch/test_dispatch_rights.py`.
 """
 
 import io
@@ -111,7 +111,7 @@ async def with_all_rights(fleet: Fleet, plane: controlplane.ControlPlane) -> Non
 
 async def without(fleet: Fleet, right: Right, lines: io.StringIO) -> tuple[str, int]:
     """Removes a verb, checks that health, metric and log name it, and restores it; returns the leak and the job."""
-    before, told = await fleet.metric("server", REFUSALS), refusal(right)
+    before, answer = await fleet.metric("server", REFUSALS), refusal(right)
     leaked = await leak(fleet)
     await clusters.remove_right(fleet.api, right)
     for pod in await fleet.pods():  # existing runners would run the job
@@ -120,7 +120,9 @@ async def without(fleet: Fleet, right: Right, lines: io.StringIO) -> tuple[str, 
     job = await fleet.queue("echo done", f"needs {right.verb} {right.resource}")
 
     async def is_reported() -> bool | None:
-        return bool(told.search(await fleet.condition("server", REFUSED, seconds=PATIENCE))) or None
+        return (
+            bool(answer.search(await fleet.condition("server", REFUSED, seconds=PATIENCE))) or None
+        )
 
     try:
         await fleet.api.eventually(is_reported, seconds=PATIENCE)
@@ -128,7 +130,9 @@ async def without(fleet: Fleet, right: Right, lines: io.StringIO) -> tuple[str, 
         raise AssertionError((right, await fleet.readiness("server"))) from None
     assert await fleet.metric("server", REFUSALS) > before
     said = [json.loads(line) for line in lines.getvalue().splitlines()]
-    assert any(told.search(each["request"]) for each in said if each["event"] == "forbidden"), said
+    assert any(answer.search(each["request"]) for each in said if each["event"] == "forbidden"), (
+        said
+    )
     if right.resource == "serviceaccounts":
         await label_for_operator(fleet, leaked)
     await clusters.restore_rights(fleet.api, right.component)
@@ -148,7 +152,7 @@ def lines() -> Iterator[io.StringIO]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_recovery_needs_no_right_more_than_it_ships_with_and_misses_none_in_silence(
+def test_recovery_needs_exactly_its_shipped_rights_and_reports_missing_ones(
     audited: controlplane.ControlPlane,  # noqa: F811 - the fixture
     database_url: str,  # noqa: F811 - the fixture
     lines: io.StringIO,

@@ -41,7 +41,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("case", WORDS)
-def test_a_request_is_told_in_words(case: str) -> None:
+def test_a_request_has_its_name(case: str) -> None:
     request, expected = WORDS[case]
     assert usage.words(request) == expected
 
@@ -50,10 +50,10 @@ def test_a_request_is_told_in_words(case: str) -> None:
 @pytest.mark.timeout(400)
 def test_every_request_that_is_used_is_in_a_script(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "loopback"]
-    told = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    given = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     done = subprocess.run(
         [*command, str(HERE)],
-        env=told | {usage.RECORD: str(tmp_path)},
+        env=given | {usage.RECORD: str(tmp_path)},
         cwd=HERE.parents[2],
         capture_output=True,
         check=False,

@@ -1,8 +1,8 @@
 """Names the kind of a Kubernetes request: `patch pods/status merge`, `list by labels`, `watch ?limit`.
 
-The embedded API serves what runyard's parts and kubectl ask for. `used.txt` lists that, recorded by running them. Tests
-fail when the parts or kubectl ask for what is not on the list, when nobody asks for what is on it, and when something
-on it is in no conformance script.
+The embedded API serves the requests of runyard's components and of kubectl. `used.txt` lists them, recorded by running
+them. Tests fail when one of them sends an unlisted request, when a listed request is not sent, and when a listed
+request is in no conformance script.
 """
 
 import os
@@ -35,7 +35,7 @@ NODES_OWN = ("pods/log", "pods/exec", "pods/attach", "pods/portforward")  # a no
 
 def words(request: Request) -> tuple[str, ...]:
     """The names of one request."""
-    found = _place(request.path)
+    found = _resource(request.path)
     if found is None:
         return (f"{request.method.lower()} {_document(request)}",)
     resource, named = found
@@ -54,7 +54,7 @@ def words(request: Request) -> tuple[str, ...]:
     )
 
 
-def _place(path: str) -> tuple[str, bool] | None:
+def _resource(path: str) -> tuple[str, bool] | None:
     """The resource with its subresource, and whether the path names one object; None for documents."""
     steps = [unquote(step) for step in path.strip("/").split("/")]
     rest = steps[2:] if steps[0] == "api" else steps[3:] if steps[0] == "apis" else []
@@ -85,8 +85,8 @@ def _verb(request: Request, *, named: bool) -> str:
 
 
 def _fields(selector: str) -> list[str]:
-    told = [part for part in selector.split(",") if part]
-    return [part.replace("==", "=").split("=")[0] + "=" for part in told]
+    given = [part for part in selector.split(",") if part]
+    return [part.replace("==", "=").split("=")[0] + "=" for part in given]
 
 
 def _delete_options(request: Request) -> list[str]:
@@ -126,8 +126,8 @@ def compare(who: str, seen: Iterable[str]) -> None:
     """Fails unless the list equals what was recorded."""
     found, listed = set(seen), {what for what, askers in used().items() if who in askers}
     missing, unused = sorted(found - listed), sorted(listed - found)
-    assert not missing, f"{who} asks for what {LIST.name} does not list: {missing}"
-    assert not unused, f"nobody asks for what {LIST.name} lists for {who}: {unused}"
+    assert not missing, f"{who} sends requests that {LIST.name} does not list: {missing}"
+    assert not unused, f"{who} no longer sends requests that {LIST.name} lists: {unused}"
 
 
 def leave(seen: Iterable[str]) -> None:
