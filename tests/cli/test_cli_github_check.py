@@ -110,19 +110,19 @@ def acme(core: GithubCore) -> None:
 
 
 def checked(
-    world: Callable[[GithubCore], object],
+    harness: Callable[[GithubCore], object],
     keys: KeyPair,
     folder: Path,
     *more: str,
     bend: Bend = straight,
 ) -> Found:
-    """What an App's check says of a world."""
+    """What an App's check reports."""
     key = folder / "app.pem"
     key.write_text(keys.private_pem)
     seen: list[Found] = []
 
     async def scenario(core: GithubCore, url: str) -> None:
-        world(core)
+        harness(core)
         argv = ("github", "check", "--json", "--github-url", url,
                 "--github-app-id", str(APP_ID), "--github-key-file", str(key), *more)  # fmt: skip
         code, out, err = await asyncio.to_thread(run_here, *argv)
@@ -153,12 +153,12 @@ def test_an_app_without_the_event_fails_and_the_rest_is_looked_at_all_the_same(
 def test_one_question_that_github_does_not_answer_hides_no_other_finding(
     tmp_path: Path, app_keys: KeyPair
 ) -> None:
-    def world(core: GithubCore) -> None:
+    def harness(core: GithubCore) -> None:
         acme(core)
         core.faults.fail_next("/installation/repositories", 502)
         core.faults.fail_next("/rate_limit", 502)
 
-    code, lines = checked(world, app_keys, tmp_path)
+    code, lines = checked(harness, app_keys, tmp_path)
     assert code == 1
     assert lines["acme: repositories"]["verdict"] == lines["acme: rate"]["verdict"] == "fail"
     for what in ("acme: permissions", "acme: events", "acme: runner group"):
@@ -168,22 +168,22 @@ def test_one_question_that_github_does_not_answer_hides_no_other_finding(
 def test_the_runner_of_a_person_without_an_organisation_is_compared_too(
     tmp_path: Path, app_keys: KeyPair
 ) -> None:
-    def world(core: GithubCore) -> None:
+    def harness(core: GithubCore) -> None:
         core.install("mona", kind="User")
         core.add_repo("mona/dots")
 
-    code, lines = checked(world, app_keys, tmp_path, "--runner-version", "2.100.0")
+    code, lines = checked(harness, app_keys, tmp_path, "--runner-version", "2.100.0")
     assert code == 1 and lines["runner"]["found"] == "2.100.0; the newest is 2.330.0"
 
 
 def test_accounts_that_are_too_many_to_be_looked_at_are_said_to_be_left_out(
     tmp_path: Path, app_keys: KeyPair
 ) -> None:
-    def world(core: GithubCore) -> None:
+    def harness(core: GithubCore) -> None:
         for number in range(22):
             core.install(f"acme{number}")
 
-    _, lines = checked(world, app_keys, tmp_path)
+    _, lines = checked(harness, app_keys, tmp_path)
     assert lines["other installations"]["found"].startswith("2 more")
     assert "acme19: permissions" in lines and "acme20: permissions" not in lines
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.server_harness import SOON, Process, ask, run_here
-from tests.xcresult.processor.processor_harness import World, looped, query, zipped
+from tests.xcresult.processor.processor_harness import Harness, looped, query, zipped
 from tests.xcresult.writer.plan import Plan
 
 from runyard.xcresult.settings import Settings
@@ -19,16 +19,16 @@ from runyard.xcresult.settings import Settings
 
 @contextlib.asynccontextmanager
 async def processor(
-    world: World, folder: Path, *words: str, url: str = ""
+    harness: Harness, folder: Path, *words: str, url: str = ""
 ) -> AsyncIterator[Process]:
     """One process; killed at the end if it has not ended."""
     secret = folder / "db.url"
-    secret.write_text(url or world.url)
+    secret.write_text(url or harness.url)
     log = folder / "processor.log"
     command = [
         *(sys.executable, "-c", "from runyard.cli.main import main; main()", "processor"),
-        *("--database-url-file", str(secret), "--blobs", str(world.place.path)),
-        *("--scratch", str(world.scratch), "--reserve", "1M", "--poll", "0.05"),
+        *("--database-url-file", str(secret), "--blobs", str(harness.place.path)),
+        *("--scratch", str(harness.scratch), "--reserve", "1M", "--poll", "0.05"),
         *("--listen", "127.0.0.1:0", "--json", *words),
     ]
     environ = {key: value for key, value in os.environ.items() if not key.startswith("RUNYARD_")}
@@ -50,11 +50,11 @@ async def processor(
 async def test_it_processes_shows_its_numbers_and_ends_in_order(
     database_url: str, tmp_path: Path
 ) -> None:
-    world = World(database_url, tmp_path)
-    await world.upload(zipped(tmp_path, Plan(cases=3, attachments=1)), 0, 1)
-    async with processor(world, tmp_path) as process:
+    harness = Harness(database_url, tmp_path)
+    await harness.upload(zipped(tmp_path, Plan(cases=3, attachments=1)), 0, 1)
+    async with processor(harness, tmp_path) as process:
         url = await process.serving()
-        await world.over(2)
+        await harness.over(2)
         assert (await ask(url, "GET", "/healthz")).status == 200
         ready = await ask(url, "GET", "/readyz")
         assert ready.json()["conditions"] == []
@@ -73,9 +73,9 @@ async def test_it_processes_shows_its_numbers_and_ends_in_order(
             assert line in numbers
         assert await process.end() == 0
         assert "Traceback" not in process.said()
-        assert world.url.split("password=")[1].split()[0] not in process.said()
+        assert harness.url.split("password=")[1].split()[0] not in process.said()
     assert query(database_url, "SELECT count(*) FROM procrastinate_workers") == [(0,)]
-    assert world.left() == []
+    assert harness.left() == []
 
 
 @pytest.mark.slow
@@ -83,8 +83,8 @@ async def test_it_processes_shows_its_numbers_and_ends_in_order(
 async def test_without_its_database_it_lives_and_says_what_it_waits_for(
     database_url: str, tmp_path: Path
 ) -> None:
-    world = World(database_url, tmp_path)
-    async with processor(world, tmp_path, url="postgresql://nobody@127.0.0.1:1/none") as process:
+    harness = Harness(database_url, tmp_path)
+    async with processor(harness, tmp_path, url="postgresql://nobody@127.0.0.1:1/none") as process:
         async with asyncio.timeout(SOON):
             while "Postgres does not respond" not in process.said():
                 await asyncio.sleep(0.05)

@@ -239,25 +239,25 @@ def test_a_client_without_reports_needs_no_loop() -> None:
 
 def test_the_embedded_api_serves_reviews_to_every_account() -> None:
     async def main() -> None:
-        world = RbacHarness()
+        harness = RbacHarness()
 
         class Line:
             async def send(self, request: Request, *, timeout: float) -> Response | Stream:
                 headers = (("x-who", "bob"), *request.headers)
-                return await world.core.handle(msgspec.structs.replace(request, headers=headers))
+                return await harness.core.handle(msgspec.structs.replace(request, headers=headers))
 
-        await world.grant("bob", rule("pods", "list"))
-        health = Health(world.clock, conditions.ALL)
+        await harness.grant("bob", rule("pods", "list"))
+        health = Health(harness.clock, conditions.ALL)
         transport = reporting_kube(Line(), health)
         kube = Kube(transport)
         with pytest.raises(Forbidden):
             await kube.delete(SERVICE_ACCOUNTS, "a", namespace=SPACE)
-        await world.clock.sleep(60)  # a short refusal is not shown
+        await harness.clock.sleep(60)  # a short refusal is not shown
         await transport.review(kube)
         assert [each.code for each in health.report()] == ["kubernetes-refused"]
         rules = {"rules": [rule("serviceaccounts", "delete")]}
         merge = "application/merge-patch+json"
-        await world.ok(BOSS, "PATCH", f"{ROLES}/of-bob", rules, kind=merge)
+        await harness.ok(BOSS, "PATCH", f"{ROLES}/of-bob", rules, kind=merge)
         await transport.review(kube)
         assert health.report() == ()
 

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.dispatch.dispatchworld import SECRET, Onward, World
-from tests.dispatch.dispatchworld import play as play_dispatch
+from tests.dispatch.dispatchharness import SECRET, Harness, Onward
+from tests.dispatch.dispatchharness import play as play_dispatch
 
 from runyard.components.front import front
 from runyard.embedded.github.identity import KeyPair
@@ -33,34 +33,38 @@ PUBLIC = Settings(listen="192.0.2.7", token=TOKEN, secure=True)
 JSON = (("content-type", "application/json"),)
 
 
-def served(world: World, settings: Settings, health: Health) -> Handler:
+def served(harness: Harness, settings: Settings, health: Health) -> Handler:
     """The handler of a server socket with these settings."""
-    freshness = Freshness(world.clock)
+    freshness = Freshness(harness.clock)
     freshness.expect("a loop that never succeeds", 1)
     dashboard = Dashboard(
         DashboardDeps(
-            database=world.database,
+            database=harness.database,
             kube=None,
             health=health,
             freshness=freshness,
-            clock=world.clock,
-            meter=world.meter,
-            log=world.log,
+            clock=harness.clock,
+            meter=harness.meter,
+            log=harness.log,
             settings=settings,
         )
     )
     return front(
-        world.server.intake.api, dashboard, health=health, freshness=freshness, meter=world.meter
+        harness.server.intake.api,
+        dashboard,
+        health=health,
+        freshness=freshness,
+        meter=harness.meter,
     )
 
 
 class ServerClient:
     """Sends requests to the server's handler."""
 
-    def __init__(self, world: World, settings: Settings) -> None:
-        self.world = world
-        self.health = Health(world.clock, ALL)
-        self._handle = served(world, settings, self.health)
+    def __init__(self, harness: Harness, settings: Settings) -> None:
+        self.harness = harness
+        self.health = Health(harness.clock, ALL)
+        self._handle = served(harness, settings, self.health)
 
     async def request(self, method: str, path: str, body: bytes = b"", **headers: str) -> Response:
         named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
@@ -77,8 +81,8 @@ def play(
     keys: KeyPair,
     settings: Settings = LOCAL,
 ) -> None:
-    async def main(world: World) -> None:
-        await scenario(ServerClient(world, settings))
+    async def main(harness: Harness) -> None:
+        await scenario(ServerClient(harness, settings))
 
     play_dispatch(main, database_url, keys)
 
@@ -124,7 +128,7 @@ def test_each_caller_gets_these_statuses(
     _, settings, method, paths, headers, status = row
 
     async def scenario(client: ServerClient) -> None:
-        await client.world.pool()
+        await client.harness.pool()
         for path in paths:
             got = await client.request(method, path, **headers)
             assert got.status == status, path
@@ -143,7 +147,7 @@ def test_only_a_missing_database_makes_a_started_replica_unready(
         away = []
         for condition in ALL:
             client.health.fail(condition.code, "as it is in an outage")
-            await client.world.clock.sleep(condition.visible_after)
+            await client.harness.clock.sleep(condition.visible_after)
             got = await client.request("GET", "/readyz", host="10.0.0.7:8080")  # a kubelet
             assert got.json() == {"ready": got.status == 200}
             body = (await client.request("GET", "/readyz", authorization=BEARER)).json()
@@ -165,8 +169,8 @@ def test_runners_and_github_may_use_any_host_header(
     database_url: str, app_keys: KeyPair, settings: Settings
 ) -> None:
     async def scenario(client: ServerClient) -> None:
-        await client.world.pool()
-        guest = await client.world.pod()
+        await client.harness.pool()
+        guest = await client.harness.pod()
         token = f"Bearer {guest.token}"
         got = await client.request(
             "POST", DISPATCH, authorization=token, host=EVIL, prefer="wait=0"
@@ -182,7 +186,7 @@ def test_runners_and_github_may_use_any_host_header(
             x_github_event="ping",
         )
         assert (got.status, got.json()) == (200, {"outcome": "ignored"})
-        operator = f"Bearer {await client.world.controller_token()}"
+        operator = f"Bearer {await client.harness.controller_token()}"
         body = b'{"pod_name": "p", "ended_at": "2026-01-01T00:00:00Z"}'
         got = await client.request("POST", POD_STOPPED, body, host=EVIL, authorization=operator)
         assert got.status == 204
@@ -231,14 +235,14 @@ REFUSED = [
 def test_refused_requests_have_the_same_body_everywhere(
     database_url: str, app_keys: KeyPair, method: str, path: str, body: bytes, status: int
 ) -> None:
-    async def scenario(world: World) -> None:
-        got = await ServerClient(world, LOCAL).request(method, path, body, host=HERE)
+    async def scenario(harness: Harness) -> None:
+        got = await ServerClient(harness, LOCAL).request(method, path, body, host=HERE)
         assert got.status == status
         assert got.header("content-type") == "application/json"
         assert set(got.json()) <= {"error", "reason", "fix", "code"}
         assert bool(got.header("allow")) == (status == 405)
         # And the same without the dashboard, from the API alone.
-        alone = await world.ask(method, path, body)
+        alone = await harness.ask(method, path, body)
         if path in CALLS:
             assert (alone.status, alone.body) == (got.status, got.body)
 
@@ -272,18 +276,18 @@ def test_an_unauthenticated_response_does_not_depend_on_the_body(
 
 def test_a_programming_error_is_a_500_and_is_counted(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(client: ServerClient) -> None:
-        world = client.world
-        await world.pool()
-        guest = await world.pod()
+        harness = client.harness
+        await harness.pool()
+        guest = await harness.pod()
 
         async def tamper(request: Request, onward: Onward) -> Response | Stream:
             raise ZeroDivisionError(f"a programming error, with {guest.token}")
 
-        world.kube_wire.tamper = tamper
+        harness.kube_wire.tamper = tamper
         got = await client.request("POST", DISPATCH, authorization=f"Bearer {guest.token}")
         assert (got.status, got.json()["code"]) == (500, ProblemCode.DISPATCH_FAILED)
         assert guest.token.encode() not in got.body
         counted = {"component": "server", "action": "request", "outcome": "defect"}
-        assert world.meter.get(RUNYARD_ACTIONS_TOTAL, **counted) == 1
+        assert harness.meter.get(RUNYARD_ACTIONS_TOTAL, **counted) == 1
 
     play(scenario, database_url, app_keys)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.dispatch.dispatchworld import World
-from tests.dispatch.dispatchworld import play as play_dispatch
+from tests.dispatch.dispatchharness import Harness
+from tests.dispatch.dispatchharness import play as play_dispatch
 
 from runyard.blobs.location import Bucket, Credentials, Directory
 from runyard.blobs.opening import open_blobs
@@ -30,37 +30,37 @@ PUBLIC = Settings(listen="192.0.2.7", token=TOKEN, secure=True)
 HERE, EVIL = "127.0.0.1:8000", "evil.example"
 
 
-def served(world: World, settings: Settings, folder: Path) -> Handler:
-    health, freshness = Health(world.clock, ALL), Freshness(world.clock)
+def served(harness: Harness, settings: Settings, folder: Path) -> Handler:
+    health, freshness = Health(harness.clock, ALL), Freshness(harness.clock)
     dashboard = Dashboard(
         DashboardDeps(
-            database=world.database,
+            database=harness.database,
             kube=None,
             health=health,
             freshness=freshness,
-            clock=world.clock,
-            meter=world.meter,
-            log=world.log,
+            clock=harness.clock,
+            meter=harness.meter,
+            log=harness.log,
             settings=settings,
         )
     )
     results = Results(
         ResultsSetup(
-            blobs=open_blobs(Directory(path=folder), clock=world.clock), keys=(b"k" * 32,)
+            blobs=open_blobs(Directory(path=folder), clock=harness.clock), keys=(b"k" * 32,)
         ),
-        database=world.database,
-        clock=world.clock,
+        database=harness.database,
+        clock=harness.clock,
         rng=random.Random(4),
-        meter=world.meter,
-        log=world.log,
+        meter=harness.meter,
+        log=harness.log,
     )
     return front(
-        world.server.intake.api,
+        harness.server.intake.api,
         dashboard,
         health=health,
         freshness=freshness,
-        meter=world.meter,
-        more=world.server.rest.routes(),
+        meter=harness.meter,
+        more=harness.server.rest.routes(),
         results=results,
         secure=True,
     )
@@ -91,8 +91,8 @@ def play(
     settings: Settings,
     folder: Path,
 ) -> None:
-    async def main(world: World) -> None:
-        await scenario(ServerClient(served(world, settings, folder)))
+    async def main(harness: Harness) -> None:
+        await scenario(ServerClient(served(harness, settings, folder)))
 
     play_dispatch(main, database_url, keys)
 

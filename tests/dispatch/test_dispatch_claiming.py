@@ -20,7 +20,7 @@ from runyard.wire.reasons_dispatch import Proposed, Refused
 HEADROOM = 8  # runners of one vCPU that acme may have; mona has as many
 
 
-def world(url: str) -> "psycopg.Connection[dict[str, Any]]":
+def harness(url: str) -> "psycopg.Connection[dict[str, Any]]":
     link = psycopg.connect(url, autocommit=True, row_factory=dict_row)
     for tenant in ("acme", "mona"):
         link.execute("INSERT INTO tenants (tenant, installation_id) VALUES (%s, 1)", [tenant])
@@ -84,7 +84,7 @@ def claim(url: str, *proposals: Proposal) -> list[Code | None]:
 
 
 def test_claims_of_one_transaction_never_exceed_a_budget_together(database_url: str) -> None:
-    with world(database_url) as link:
+    with harness(database_url) as link:
         # The snapshot of these proposals had the wrong headroom: it is checked again for each.
         refusals = claim(database_url, *(proposal(n, n) for n in range(1, 13)), proposal(20, 150))
         assert refusals == [None] * HEADROOM + [Refused.BUDGET_USED_UP] * 4 + [None]
@@ -111,7 +111,7 @@ def test_claims_of_one_transaction_never_exceed_a_budget_together(database_url: 
 def test_an_outdated_proposal_does_not_affect_the_others(
     database_url: str, spoilt: Proposal, code: Code
 ) -> None:
-    with world(database_url) as link:
+    with harness(database_url) as link:
         assert claim(database_url, proposal(2, 2)) == [None]
         assert claim(database_url, proposal(5, 5), spoilt, proposal(6, 6)) == [None, code, None]
         bound = link.execute("SELECT job_id FROM jobs WHERE state = 'bound' ORDER BY 1")
@@ -119,7 +119,7 @@ def test_an_outdated_proposal_does_not_affect_the_others(
 
 
 def test_two_proposals_for_one_job_or_one_runner_are_one_claim(database_url: str) -> None:
-    with world(database_url) as link:
+    with harness(database_url) as link:
         refusals = claim(database_url, proposal(1, 1), proposal(2, 1), proposal(1, 2))
         assert refusals == [None, Refused.JOB_NOT_OFFERABLE, Refused.SLOT_NOT_IDLE]
         assert link.execute("SELECT count(*) AS n FROM runner_claims").fetchone() == {"n": 1}
@@ -128,7 +128,7 @@ def test_two_proposals_for_one_job_or_one_runner_are_one_claim(database_url: str
 def test_only_successful_claims_are_charged_and_the_last_sets_the_floor(
     database_url: str,
 ) -> None:
-    with world(database_url) as link:
+    with harness(database_url) as link:
         link.execute("UPDATE tenants SET weight = 2 WHERE tenant = 'acme'")
         link.execute("INSERT INTO virtual_times VALUES ('acme', '', 'macos', 5, 0)")
         lib = {"repository": "acme/lib", "own_floor": 1.0}
@@ -156,7 +156,7 @@ def test_only_successful_claims_are_charged_and_the_last_sets_the_floor(
 
 
 def test_every_claim_is_logged_in_order(database_url: str) -> None:
-    with world(database_url) as link:
+    with harness(database_url) as link:
         claim(database_url, proposal(2, 2), proposal(1, 1))
         rows = link.execute(
             "SELECT subject, coalesce(pod_uid, '') AS uid, job_id, source, target, actor FROM transitions ORDER BY id"
@@ -170,7 +170,7 @@ def test_every_claim_is_logged_in_order(database_url: str) -> None:
 
 
 def test_a_runner_that_lost_its_job_is_adopted_beside_new_ones(database_url: str) -> None:
-    with world(database_url) as link:
+    with harness(database_url) as link:
         link.execute(
             "UPDATE slots SET state = 'armed', tenant = 'acme', scope = 'orgs/acme', vcpus = 1, memory_gb = 1,"
             " platform = 'macos', stamped = true, jit = '\\x00ff' WHERE pod_uid = 'u7'"

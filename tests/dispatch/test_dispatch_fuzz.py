@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import hypothesis
 import pytest
-from tests.dispatch.dispatchworld import SECRET, World
+from tests.dispatch.dispatchharness import SECRET, Harness
 from tests.tiers import pick
 
 from runyard.clock import RealClock
@@ -72,14 +72,14 @@ class Live:
     async def _live(self) -> None:
         self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
         clock, rng = RealClock(), random.Random(1)
-        world = World(
+        harness = Harness(
             self._database, self._keys, clock=clock, poll_wait_default=0.0, poll_wait_max=0.05
         )
-        await world.pool()
-        self.runner = (await world.pod()).token
-        self.operator = await world.controller_token()
+        await harness.pool()
+        self.runner = (await harness.pod()).token
+        self.operator = await harness.controller_token()
         async with contextlib.AsyncExitStack() as stack:
-            stack.callback(world.close)
+            stack.callback(harness.close)
             database = await stack.enter_async_context(
                 open_pool(self._database, clock=clock, rng=rng)
             )
@@ -89,7 +89,7 @@ class Live:
                 access=Looking(listen="192.0.2.1", token=LOOK_TOKEN),
             )
             await server.serve(
-                world.deps(database=database, rng=rng, log=get_logger("fuzz"), meter=Meter()),
+                harness.deps(database=database, rng=rng, log=get_logger("fuzz"), meter=Meter()),
                 (socket,),
                 prepare=_at_once,
                 ready=self._serves,

@@ -1,6 +1,6 @@
 """The gauges that alerts use match the rows."""
 
-from tests.dispatch.dispatchworld import World, play
+from tests.dispatch.dispatchharness import Harness, play
 
 from runyard.components import server
 from runyard.dispatch.machine.values import Headroom
@@ -48,24 +48,26 @@ def test_jobs_of_other_pools_and_unknown_tenants_do_not_count_as_dispatchable() 
 
 
 def test_the_gauges_follow_the_rows(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        await world.server.shared.pools.refresh()
-        await world.queued()
-        await world.clock.sleep(42)
-        await world.server.gauges.step()
-        assert world.meter.get(TUIST_RUNNERS_QUEUE_LENGTH, fleet="mac") == 1
-        age = world.meter.get(TUIST_RUNNERS_QUEUE_OLDEST_DISPATCHABLE_AGE_SECONDS, fleet="mac")
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        await harness.server.shared.pools.refresh()
+        await harness.queued()
+        await harness.clock.sleep(42)
+        await harness.server.gauges.step()
+        assert harness.meter.get(TUIST_RUNNERS_QUEUE_LENGTH, fleet="mac") == 1
+        age = harness.meter.get(TUIST_RUNNERS_QUEUE_OLDEST_DISPATCHABLE_AGE_SECONDS, fleet="mac")
         assert age is not None
         assert 42 <= age < 43
-        guest = await world.pod()
-        async with world.waiting(guest):
-            await world.match()
-        await world.server.gauges.step()
-        assert world.meter.get(TUIST_RUNNERS_QUEUE_LENGTH, fleet="mac") == 0
-        claims = world.meter.get(TUIST_RUNNERS_CLAIMS_COUNT, fleet="mac", lifecycle_state="claimed")
+        guest = await harness.pod()
+        async with harness.waiting(guest):
+            await harness.match()
+        await harness.server.gauges.step()
+        assert harness.meter.get(TUIST_RUNNERS_QUEUE_LENGTH, fleet="mac") == 0
+        claims = harness.meter.get(
+            TUIST_RUNNERS_CLAIMS_COUNT, fleet="mac", lifecycle_state="claimed"
+        )
         assert claims == 1
-        for mint in world.mints:
+        for mint in harness.mints:
             mint.close()  # type: ignore[attr-defined]  # a coroutine that is not needed here
 
     play(scenario, database_url, app_keys)
@@ -74,31 +76,31 @@ def test_the_gauges_follow_the_rows(database_url: str, app_keys: KeyPair) -> Non
 def test_jobs_that_wait_while_runners_are_idle_are_a_health_condition(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        health = Health(world.clock, conditions.ALL)
-        wired = server.wire(world.deps(health=health))
-        await world.pool()
+    async def scenario(harness: Harness) -> None:
+        health = Health(harness.clock, conditions.ALL)
+        wired = server.wire(harness.deps(health=health))
+        await harness.pool()
         await wired.shared.pools.refresh()
-        guest = await world.pod()
-        await world.queued()
-        await world.clock.sleep(61)
+        guest = await harness.pod()
+        await harness.queued()
+        await harness.clock.sleep(61)
 
         async def read_conditions() -> list[str]:
             await wired.gauges.step()
-            await world.clock.sleep(61)
+            await harness.clock.sleep(61)
             await wired.gauges.step()
             return [report.message for report in health.report() if report.code == "jobs-starve"]
 
         assert not await read_conditions(), "nobody is there who could run it: add hosts"
-        await world.poll(guest)
+        await harness.poll(guest)
         await wired.gauges.step()
-        await world.clock.sleep(61)
-        await world.poll(guest)
+        await harness.clock.sleep(61)
+        await harness.poll(guest)
         messages = await read_conditions()
         assert messages and messages[0].startswith("mac: a job waits for ")
         assert health.healthy(), "no reason to take the server away from its runners"
-        world.execute("UPDATE tenants SET paused = true")
-        await world.poll(guest)
+        harness.execute("UPDATE tenants SET paused = true")
+        await harness.poll(guest)
         assert not await read_conditions(), "it is held back on purpose"
 
     play(scenario, database_url, app_keys)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.dispatch.dispatchworld import LABELS, SECRET, World, play
+from tests.dispatch.dispatchharness import LABELS, SECRET, Harness, play
 
 from runyard.embedded.github.identity import KeyPair
 from runyard.github.signatures import sign
@@ -45,34 +45,34 @@ def hook(body: bytes, guid: str = "g-1", *, secret: str = SECRET, **headers: str
     return Request(method="POST", path=GITHUB_WEBHOOK, headers=tuple(pairs.items()), body=body)
 
 
-async def send(world: World, body: Any, guid: str = "g-1", **more: str) -> Response:
+async def send(harness: Harness, body: Any, guid: str = "g-1", **more: str) -> Response:
     raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
-    answer = await world.server.intake.api.handle(hook(raw, guid, **more))
+    answer = await harness.server.intake.api.handle(hook(raw, guid, **more))
     assert isinstance(answer, Response)
     return answer
 
 
 def test_only_what_github_signed_is_read(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         body = event("queued")
         for header in ("", "sha256=", "sha1=abc", "sha256=" + "0" * 64, "\udcff"):
-            answer = await send(world, body, x_hub_signature_256=header)
+            answer = await send(harness, body, x_hub_signature_256=header)
             assert answer.status == 401
-        assert (await send(world, body, secret="wrong")).status == 401
-        assert (await send(world, body, secret="")).status == 401
-        assert world.rows("SELECT * FROM jobs") == [] == world.rows("SELECT * FROM deliveries")
-        assert (await send(world, body, secret="old")).status == 200
-        assert (await send(world, event("queued", 6), "g-2", secret="new")).status == 200
-        assert len(world.rows("SELECT * FROM jobs")) == 2
+        assert (await send(harness, body, secret="wrong")).status == 401
+        assert (await send(harness, body, secret="")).status == 401
+        assert harness.rows("SELECT * FROM jobs") == [] == harness.rows("SELECT * FROM deliveries")
+        assert (await send(harness, body, secret="old")).status == 200
+        assert (await send(harness, event("queued", 6), "g-2", secret="new")).status == 200
+        assert len(harness.rows("SELECT * FROM jobs")) == 2
 
     play(scenario, database_url, app_keys, webhook_secrets=("new", "old", ""))
 
 
 def test_a_body_that_is_too_large_is_not_read(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         body = event("queued", padding="x" * 2000)
-        assert (await send(world, body)).status == 413
-        assert (await send(world, event("queued"))).status == 200
+        assert (await send(harness, body)).status == 413
+        assert (await send(harness, event("queued"))).status == 200
 
     play(scenario, database_url, app_keys, body_limit=1500)
 
@@ -81,16 +81,16 @@ def test_a_body_that_is_too_large_is_not_read(database_url: str, app_keys: KeyPa
 def test_a_delivery_without_a_usable_guid_is_refused(
     database_url: str, app_keys: KeyPair, guid: str
 ) -> None:
-    async def scenario(world: World) -> None:
-        assert (await send(world, event("queued"), guid)).status == 400
+    async def scenario(harness: Harness) -> None:
+        assert (await send(harness, event("queued"), guid)).status == 400
 
     play(scenario, database_url, app_keys)
 
 
 def test_another_event_is_acknowledged_and_ignored(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
-        assert (await send(world, {}, x_github_event="ping")).json() == {"outcome": "ignored"}
-        assert world.rows("SELECT * FROM deliveries") == []
+    async def scenario(harness: Harness) -> None:
+        assert (await send(harness, {}, x_github_event="ping")).json() == {"outcome": "ignored"}
+        assert harness.rows("SELECT * FROM deliveries") == []
 
     play(scenario, database_url, app_keys)
 
@@ -134,15 +134,15 @@ OF_NO_INTEREST = {
 def test_an_invalid_event_is_refused_with_a_reason_and_changes_nothing(
     database_url: str, app_keys: KeyPair, name: str
 ) -> None:
-    async def scenario(world: World) -> None:
-        answer = await send(world, (INVALID | OF_NO_INTEREST)[name])
+    async def scenario(harness: Harness) -> None:
+        answer = await send(harness, (INVALID | OF_NO_INTEREST)[name])
         if name in OF_NO_INTEREST:
             assert (answer.status, answer.json()) == (200, {"outcome": "ignored"})
         else:
             assert answer.status == 400 and answer.json()["reason"], answer.body
-        assert world.rows("SELECT * FROM jobs") == []
+        assert harness.rows("SELECT * FROM jobs") == []
         # Recorded, so that the audit does not fetch it every minute.
-        assert [row["guid"] for row in world.rows("SELECT guid FROM deliveries")] == ["g-1"]
+        assert [row["guid"] for row in harness.rows("SELECT guid FROM deliveries")] == ["g-1"]
 
     play(scenario, database_url, app_keys)
 
@@ -151,13 +151,15 @@ def test_an_invalid_event_is_refused_with_a_reason_and_changes_nothing(
 def test_the_largest_accepted_labels_fit_into_the_indexes(
     database_url: str, app_keys: KeyPair, name: str
 ) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         labels = AS_LARGE_AS_CAN_BE[name]
         repo = f"{'o' * 100}/{'r' * 100}"
-        answer = await send(world, event("queued", repo=repo, job={"labels": labels}))
+        answer = await send(harness, event("queued", repo=repo, job={"labels": labels}))
         assert (answer.status, answer.json()) == (200, {"outcome": "applied"})
         labels = [*labels, labels[0]]
-        assert (await send(world, event("queued", 6, job={"labels": labels}), "g-2")).status == 400
+        assert (
+            await send(harness, event("queued", 6, job={"labels": labels}), "g-2")
+        ).status == 400
 
     play(scenario, database_url, app_keys)
 
@@ -195,24 +197,24 @@ def test_every_signed_request_is_answered(
     database_url: str, app_keys: KeyPair, spoiled: list[tuple[str, str, Any, bytes | None]]
 ) -> None:
     async def main() -> None:
-        world = World(database_url, app_keys)
+        harness = Harness(database_url, app_keys)
         try:
             for number, (action, name, by, raw) in enumerate(spoiled):
                 body = msgspec.json.encode(spoil(event(action), name, by)) if raw is None else raw
-                answer = await send(world, body, f"g-{number}")
+                answer = await send(harness, body, f"g-{number}")
                 assert answer.status in (200, 400), answer.body
         finally:
-            world.close()
+            harness.close()
 
     run_virtual(main())
 
 
 def test_a_repeated_delivery_is_a_duplicate(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
-        assert (await send(world, event("queued"))).json() == {"outcome": "applied"}
-        assert (await send(world, event("queued"))).json() == {"outcome": "duplicate"}
-        assert (await send(world, event("queued"), "g-2")).json() == {"outcome": "known"}
-        assert len(world.rows("SELECT * FROM transitions WHERE subject = 'job'")) == 1
+    async def scenario(harness: Harness) -> None:
+        assert (await send(harness, event("queued"))).json() == {"outcome": "applied"}
+        assert (await send(harness, event("queued"))).json() == {"outcome": "duplicate"}
+        assert (await send(harness, event("queued"), "g-2")).json() == {"outcome": "known"}
+        assert len(harness.rows("SELECT * FROM transitions WHERE subject = 'job'")) == 1
 
     play(scenario, database_url, app_keys)
 
@@ -224,18 +226,18 @@ STORY = ("queued", "in_progress", "completed")
 def test_any_order_and_any_number_lead_to_the_same_rows(
     database_url: str, app_keys: KeyPair, order: tuple[str, ...]
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest = await world.pod(1)
-        guests_job = await world.armed(guest)  # its runner is the one that the events name
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod(1)
+        guests_job = await harness.armed(guest)  # its runner is the one that the events name
         for number, action in enumerate((*order, *order)):
-            body = event(action, 5, installation={"id": world.acme})
-            await send(world, body, f"story-{number}")
-        job, slot = world.job(5), world.slot(guest)
+            body = event(action, 5, installation={"id": harness.acme})
+            await send(harness, body, f"story-{number}")
+        job, slot = harness.job(5), harness.slot(guest)
         assert (job["state"], job["conclusion"]) == ("done", "success")
         assert job["runner_name"] == slot["runner_name"]
         assert (slot["state"], slot["executing_job"], slot["intended_job"]) == ("draining", 5, None)
-        assert world.job(guests_job)["state"] == "queued", "its runner got another job"
+        assert harness.job(guests_job)["state"] == "queued", "its runner got another job"
 
     play(scenario, database_url, app_keys)
 
@@ -244,17 +246,17 @@ def test_any_order_and_any_number_lead_to_the_same_rows(
 def test_the_first_webhook_creates_the_tenant(
     database_url: str, app_keys: KeyPair, repo: str, kind: str
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest = await world.pod()
-        await world.armed(guest, repo)
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
+        await harness.armed(guest, repo)
         owner = repo.partition("/")[0]
-        (tenant,) = world.rows("SELECT * FROM tenants")
+        (tenant,) = harness.rows("SELECT * FROM tenants")
         assert (tenant["tenant"], tenant["kind"]) == (owner, kind)
-        assert len(world.rows("SELECT * FROM tenant_limits")) == 2
+        assert len(harness.rows("SELECT * FROM tenant_limits")) == 2
         scope = f"orgs/{owner}" if kind == "Organization" else f"repos/{repo}"
-        assert world.slot(guest)["scope"] == scope
-        assert len(world.github.runners()) == 1
+        assert harness.slot(guest)["scope"] == scope
+        assert len(harness.github.runners()) == 1
 
     play(scenario, database_url, app_keys)
 
@@ -262,13 +264,13 @@ def test_the_first_webhook_creates_the_tenant(
 def test_a_reinstalled_app_updates_the_installation_and_keeps_limits(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        await send(world, event("queued"))
-        world.execute("UPDATE tenant_limits SET vcpus = 3")
-        await send(world, event("queued", 6, installation={"id": 99}), "g-2")
-        (tenant,) = world.rows("SELECT * FROM tenants")
+    async def scenario(harness: Harness) -> None:
+        await send(harness, event("queued"))
+        harness.execute("UPDATE tenant_limits SET vcpus = 3")
+        await send(harness, event("queued", 6, installation={"id": 99}), "g-2")
+        (tenant,) = harness.rows("SELECT * FROM tenants")
         assert tenant["installation_id"] == 99
-        assert {row["vcpus"] for row in world.rows("SELECT * FROM tenant_limits")} == {3}
+        assert {row["vcpus"] for row in harness.rows("SELECT * FROM tenant_limits")} == {3}
 
     play(scenario, database_url, app_keys)
 
@@ -276,25 +278,25 @@ def test_a_reinstalled_app_updates_the_installation_and_keeps_limits(
 def test_a_job_that_waits_for_approval_is_served_after_it(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest = await world.pod()
-        job = world.queue(waiting=True)
-        await world.github.settle()
-        assert world.job(job)["state"] == "waiting"
-        async with world.waiting(guest):
-            await world.match()
-            assert world.slot(guest)["state"] == "idle"
-            world.github.approve_job(job)
-            await world.github.settle()
-            await world.match()
-        assert world.slot(guest)["intended_job"] == job
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
+        job = harness.queue(waiting=True)
+        await harness.github.settle()
+        assert harness.job(job)["state"] == "waiting"
+        async with harness.waiting(guest):
+            await harness.match()
+            assert harness.slot(guest)["state"] == "idle"
+            harness.github.approve_job(job)
+            await harness.github.settle()
+            await harness.match()
+        assert harness.slot(guest)["intended_job"] == job
 
     play(scenario, database_url, app_keys)
 
 
 def test_the_displayed_fields_of_a_job_are_stored(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         fields = {
             "run_id": 77,
             "run_attempt": 2,
@@ -303,8 +305,8 @@ def test_the_displayed_fields_of_a_job_are_stored(database_url: str, app_keys: K
             "head_branch": None,
             "head_sha": "ab" * 20,
         }
-        assert (await send(world, event("queued", job=fields))).json() == {"outcome": "applied"}
-        job = world.job(5)
+        assert (await send(harness, event("queued", job=fields))).json() == {"outcome": "applied"}
+        job = harness.job(5)
         assert (job["run_id"], job["run_attempt"]) == (77, 2)
         assert job["name"] == "build ( " + "x" * 192
         assert (job["workflow"], job["branch"], job["head_sha"]) == ("CI", "", "ab" * 20)
@@ -313,10 +315,10 @@ def test_the_displayed_fields_of_a_job_are_stored(database_url: str, app_keys: K
 
 
 def test_numbers_out_of_range_do_not_lose_a_job(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         fields = {"run_id": -1, "run_attempt": 1 << 40}
-        assert (await send(world, event("queued", job=fields))).status == 200
-        assert (world.job(5)["run_id"], world.job(5)["run_attempt"]) == (0, 1)
+        assert (await send(harness, event("queued", job=fields))).status == 200
+        assert (harness.job(5)["run_id"], harness.job(5)["run_attempt"]) == (0, 1)
 
     play(scenario, database_url, app_keys)
 
@@ -324,19 +326,19 @@ def test_numbers_out_of_range_do_not_lose_a_job(database_url: str, app_keys: Key
 def test_a_webhook_is_answered_while_github_and_kubernetes_are_down(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         async def hang(request: Request, onward: Any) -> Response:
-            await world.clock.sleep(3600)
+            await harness.clock.sleep(3600)
             raise AssertionError("nobody waits that long")
 
-        world.github_wire.tamper = world.kube_wire.tamper = hang
-        began = world.clock.now()
+        harness.github_wire.tamper = harness.kube_wire.tamper = hang
+        began = harness.clock.now()
         for number, action in enumerate(("waiting", *STORY), start=1):
-            answer = await send(world, event(action), f"g-{number}")
+            answer = await send(harness, event(action), f"g-{number}")
             assert (answer.status, answer.json()) == (200, {"outcome": "applied"})
-        assert world.clock.now() == began, "somebody was waited for"
-        assert world.job(5)["state"] == "done"
-        assert world.github_wire.requests == world.kube_wire.requests == []
+        assert harness.clock.now() == began, "somebody was waited for"
+        assert harness.job(5)["state"] == "done"
+        assert harness.github_wire.requests == harness.kube_wire.requests == []
 
     play(scenario, database_url, app_keys)
 
@@ -344,13 +346,13 @@ def test_a_webhook_is_answered_while_github_and_kubernetes_are_down(
 def test_only_declared_outcomes_are_stored_and_every_one_of_them_can_be(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         bodies = (event("queued"), event("queued"), event("exploded"), b"{", event("queued", 0))
         for number, body in enumerate(bodies):
-            await send(world, body, f"g-{number}")
-        again = (await send(world, event("queued"), "g-0")).json()
+            await send(harness, body, f"g-{number}")
+        again = (await send(harness, event("queued"), "g-0")).json()
         assert again == {"outcome": DeliveryOutcome.DUPLICATE}
-        stored = [row["outcome"] for row in world.rows("SELECT outcome FROM deliveries")]
+        stored = [row["outcome"] for row in harness.rows("SELECT outcome FROM deliveries")]
         assert sorted(stored) == sorted({*DeliveryOutcome} - {DeliveryOutcome.DUPLICATE})
 
     play(scenario, database_url, app_keys)

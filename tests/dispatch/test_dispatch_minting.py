@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
-from tests.dispatch.dispatchworld import SPACE, Guest, Onward, World, play
+from tests.dispatch.dispatchharness import SPACE, Guest, Harness, Onward, play
 
 from runyard.dispatch.matching.values import Hold
 from runyard.dispatch.plans.mint import Conclusion, MintAnswer, StampAnswer, conclude
@@ -16,7 +16,7 @@ from runyard.kube.kinds import PODS
 from runyard.telemetry.catalogue import RUNYARD_ACTIONS_TOTAL
 from runyard.wire import names
 
-Setup = Callable[[World, Guest], Awaitable[None]]
+Setup = Callable[[Harness, Guest], Awaitable[None]]
 
 
 def test_the_table_of_conclusions_is_complete() -> None:
@@ -37,72 +37,72 @@ def test_the_table_of_conclusions_is_complete() -> None:
 # ── GitHub's answers ────────────────────────────────────────────────────────────────────────────
 
 
-async def minted(world: World, guest: Guest) -> None:
+async def minted(harness: Harness, guest: Guest) -> None:
     return
 
 
-async def refused(world: World, guest: Guest) -> None:
-    world.github.faults.fail_next("/orgs/acme/actions/runners/generate-jitconfig", 422)
+async def refused(harness: Harness, guest: Guest) -> None:
+    harness.github.faults.fail_next("/orgs/acme/actions/runners/generate-jitconfig", 422)
 
 
-async def not_sent(world: World, guest: Guest) -> None:
+async def not_sent(harness: Harness, guest: Guest) -> None:
     async def tamper(request: Request, onward: Onward) -> Response | Stream:
         if "generate-jitconfig" in request.path:
             raise NotSent("no way there")
         return await onward()
 
-    world.github_wire.tamper = tamper
+    harness.github_wire.tamper = tamper
 
 
-async def failed_after(world: World, guest: Guest) -> None:
-    world.github.faults.fail_after_mint(503)
+async def failed_after(harness: Harness, guest: Guest) -> None:
+    harness.github.faults.fail_after_mint(503)
 
 
-async def lost(world: World, guest: Guest) -> None:
+async def lost(harness: Harness, guest: Guest) -> None:
     async def tamper(request: Request, onward: Onward) -> Response | Stream:
         answer = await onward()
         if "generate-jitconfig" in request.path:
             raise OutcomeUnknown("the answer was lost")
         return answer
 
-    world.github_wire.tamper = tamper
+    harness.github_wire.tamper = tamper
 
 
-async def hung(world: World, guest: Guest) -> None:
+async def hung(harness: Harness, guest: Guest) -> None:
     async def tamper(request: Request, onward: Onward) -> Response | Stream:
         if "generate-jitconfig" in request.path:
-            await world.clock.sleep(9.0)
+            await harness.clock.sleep(9.0)
         return await onward()
 
-    world.github_wire.tamper = tamper
+    harness.github_wire.tamper = tamper
 
 
 # ── Kubernetes' answers to the stamp ────────────────────────────────────────────────────────────
 
 
-async def stamped(world: World, guest: Guest) -> None:
+async def stamped(harness: Harness, guest: Guest) -> None:
     return
 
 
-async def gone(world: World, guest: Guest) -> None:
-    await world.delete_pod(guest)
+async def gone(harness: Harness, guest: Guest) -> None:
+    await harness.delete_pod(guest)
 
 
-async def replaced(world: World, guest: Guest) -> None:
-    await world.delete_pod(guest)
-    await world.pod_only(guest.name)
+async def replaced(harness: Harness, guest: Guest) -> None:
+    await harness.delete_pod(guest)
+    await harness.pod_only(guest.name)
 
 
-async def terminating(world: World, guest: Guest) -> None:
+async def terminating(harness: Harness, guest: Guest) -> None:
     body = {"metadata": {"finalizers": ["example.org/keep"]}}
-    await world.admin.patch(PODS, guest.name, body, namespace=SPACE)
-    await world.admin.delete(PODS, guest.name, namespace=SPACE, grace=0)
+    await harness.admin.patch(PODS, guest.name, body, namespace=SPACE)
+    await harness.admin.delete(PODS, guest.name, namespace=SPACE, grace=0)
 
 
 def _stamp_fails(*, clears: bool, before: bool = False) -> Setup:
     """The stamp is written and its response lost (or not written); clearing it works, or not."""
 
-    async def setup(world: World, guest: Guest) -> None:
+    async def setup(harness: Harness, guest: Guest) -> None:
         async def tamper(request: Request, onward: Onward) -> Response | Stream:
             if request.method != "PATCH" or names.POOL_OWNER.encode() not in request.body:
                 return await onward()
@@ -112,17 +112,17 @@ def _stamp_fails(*, clears: bool, before: bool = False) -> Setup:
                 await onward()
             raise OutcomeUnknown("lost")
 
-        world.kube_wire.tamper = tamper
+        harness.kube_wire.tamper = tamper
 
     return setup
 
 
-async def nonsense(world: World, guest: Guest) -> None:
+async def nonsense(harness: Harness, guest: Guest) -> None:
     async def tamper(request: Request, onward: Onward) -> Response | Stream:
         answer = await onward()
         return json_response(200, {}) if request.method == "PATCH" else answer
 
-    world.kube_wire.tamper = tamper
+    harness.kube_wire.tamper = tamper
 
 
 MINTS = {
@@ -150,65 +150,67 @@ STAMPS = {
 def test_rows_stamp_and_registration_agree_after_every_outcome(
     database_url: str, app_keys: KeyPair, mint: str, stamp: str
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest = await world.pod()
-        job = await world.offered(guest)
-        offered = world.slot(guest)
-        await STAMPS[stamp][0](world, guest)
-        await MINTS[mint][0](world, guest)
-        began = world.clock.monotonic()
-        await world.mint()
-        assert world.clock.monotonic() - began < world.settings.deadlines.offered
-        slot, queued = world.slot(guest), world.job(job)
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
+        job = await harness.offered(guest)
+        offered = harness.slot(guest)
+        await STAMPS[stamp][0](harness, guest)
+        await MINTS[mint][0](harness, guest)
+        began = harness.clock.monotonic()
+        await harness.mint()
+        assert harness.clock.monotonic() - began < harness.settings.deadlines.offered
+        slot, queued = harness.slot(guest), harness.job(job)
         said = MINTS[mint][1], STAMPS[stamp][1]
         if said == ("minted", "stamped"):
             assert (slot["state"], slot["stamped"], queued["state"]) == ("armed", True, "bound")
-            assert slot["jit"] is not None and world.stamp(guest) == "acme"
-            assert [runner.id for runner in world.github.runners().values()] == [slot["runner_id"]]
+            assert slot["jit"] is not None and harness.stamp(guest) == "acme"
+            assert [runner.id for runner in harness.github.runners().values()] == [
+                slot["runner_id"]
+            ]
             return
         assert slot["jit"] is None
         if said[0] == "refused" and said[1] != "stays":
             assert (slot["state"], slot["tenant"], slot["vcpus"]) == ("idle", "", 0)
             assert (queued["state"], queued["verified"]) == ("queued", False)
-            assert world.stamp(guest) in ("", "no pod")
-            assert not world.github.runners()
+            assert harness.stamp(guest) in ("", "no pod")
+            assert not harness.github.runners()
             return
         # A runner or a stamp may be there: nothing was freed, and the fence is due at once.
         assert (slot["state"], slot["intended_job"], queued["state"]) == ("offered", job, "bound")
         assert slot["generation"] > offered["generation"]
-        world.kube_wire.tamper = world.github_wire.tamper = None
-        world.served_long()
-        await world.clock.sleep(0.5)
-        await world.server.recovery.sweeper.step()
-        slot = world.slot(guest)
+        harness.kube_wire.tamper = harness.github_wire.tamper = None
+        harness.served_long()
+        await harness.clock.sleep(0.5)
+        await harness.server.recovery.sweeper.step()
+        slot = harness.slot(guest)
         assert (slot["state"], slot["fence"], slot["intended_job"]) == ("draining", "done", None)
-        assert world.job(job)["state"] == "queued" and not world.job(job)["verified"]
+        assert harness.job(job)["state"] == "queued" and not harness.job(job)["verified"]
         # A slow mint arrives now; the search for ghost registrations deletes it.
-        assert len(world.github.runners()) == 0
+        assert len(harness.github.runners()) == 0
 
     play(scenario, database_url, app_keys)
 
 
 def test_a_runner_that_is_minted_too_late_is_deleted(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest = await world.pod()
-        await world.offered(guest)
-        world.overdue(guest)
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
+        await harness.offered(guest)
+        harness.overdue(guest)
 
         async def tamper(request: Request, onward: Onward) -> Response | Stream:
             if "generate-jitconfig" in request.path:
-                world.github_wire.tamper = None
+                harness.github_wire.tamper = None
                 await (
-                    world.server.recovery.sweeper.step()
+                    harness.server.recovery.sweeper.step()
                 )  # the fence comes first and finds no runner
             return await onward()
 
-        world.github_wire.tamper = tamper
-        await world.mint()
-        assert world.slot(guest)["state"] == "draining"
-        assert not world.github.runners()
+        harness.github_wire.tamper = tamper
+        await harness.mint()
+        assert harness.slot(guest)["state"] == "draining"
+        assert not harness.github.runners()
 
     play(scenario, database_url, app_keys)
 
@@ -216,23 +218,23 @@ def test_a_runner_that_is_minted_too_late_is_deleted(database_url: str, app_keys
 def test_without_a_database_the_offer_ends_by_its_deadline(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest = await world.pod()
-        job = await world.offered(guest)
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
+        job = await harness.offered(guest)
 
         async def tamper(request: Request, onward: Onward) -> Response | Stream:
-            world.database.down = "generate-jitconfig" in request.path
+            harness.database.down = "generate-jitconfig" in request.path
             return await onward()
 
-        world.github_wire.tamper = tamper
-        await world.mint()
-        world.github_wire.tamper, world.database.down = None, False
-        assert world.slot(guest)["state"] == "offered" and len(world.github.runners()) == 1
-        world.overdue(guest)
-        await world.server.recovery.sweeper.step()
-        assert world.slot(guest)["state"] == "draining" and not world.github.runners()
-        assert world.job(job)["state"] == "queued"
+        harness.github_wire.tamper = tamper
+        await harness.mint()
+        harness.github_wire.tamper, harness.database.down = None, False
+        assert harness.slot(guest)["state"] == "offered" and len(harness.github.runners()) == 1
+        harness.overdue(guest)
+        await harness.server.recovery.sweeper.step()
+        assert harness.slot(guest)["state"] == "draining" and not harness.github.runners()
+        assert harness.job(job)["state"] == "queued"
 
     play(scenario, database_url, app_keys)
 
@@ -241,23 +243,23 @@ def test_without_a_database_the_offer_ends_by_its_deadline(
 def test_a_job_that_cannot_be_minted_for_is_not_tried_again_at_once(
     database_url: str, app_keys: KeyPair, status: int, hold: float
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest = await world.pod()
-        job = await world.offered(guest)
-        world.github.faults.fail_next("/orgs/acme/actions/runners/generate-jitconfig", status)
-        await world.mint()
-        async with world.waiting(guest):
-            await world.match()
-            assert world.slot(guest)["state"] == "idle", "offered again without a look at GitHub"
-            await world.server.recovery.reader.step()
-            assert not world.job(job)["verified"]
-            await world.clock.sleep(hold + 1)
-        await world.server.recovery.reader.step()
-        assert world.job(job)["verified"]
-        async with world.waiting(guest):
-            await world.match()
-        assert world.slot(guest)["intended_job"] == job
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
+        job = await harness.offered(guest)
+        harness.github.faults.fail_next("/orgs/acme/actions/runners/generate-jitconfig", status)
+        await harness.mint()
+        async with harness.waiting(guest):
+            await harness.match()
+            assert harness.slot(guest)["state"] == "idle", "offered again without a look at GitHub"
+            await harness.server.recovery.reader.step()
+            assert not harness.job(job)["verified"]
+            await harness.clock.sleep(hold + 1)
+        await harness.server.recovery.reader.step()
+        assert harness.job(job)["verified"]
+        async with harness.waiting(guest):
+            await harness.match()
+        assert harness.slot(guest)["intended_job"] == job
 
     play(scenario, database_url, app_keys)
 
@@ -270,20 +272,20 @@ MINT_AT_USER = "/repos/mona/dots/actions/runners/generate-jitconfig"
 def test_an_organisation_that_cannot_be_minted_at_is_served_at_its_repositories(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest = await world.pod()
-        job = await world.offered(guest)
-        world.github.faults.fail_next(MINT_AT_ORG, 404)
-        await world.mint()
-        assert world.slot(guest)["state"] == "idle"
-        assert not world.rows("SELECT * FROM exclusions"), "nobody is at fault"
-        await world.server.recovery.reader.step()
-        async with world.waiting(guest):
-            await world.match()
-        assert world.slot(guest)["scope"] == "repos/acme/app"
-        await world.mint()
-        slot = world.slot(guest)
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
+        job = await harness.offered(guest)
+        harness.github.faults.fail_next(MINT_AT_ORG, 404)
+        await harness.mint()
+        assert harness.slot(guest)["state"] == "idle"
+        assert not harness.rows("SELECT * FROM exclusions"), "nobody is at fault"
+        await harness.server.recovery.reader.step()
+        async with harness.waiting(guest):
+            await harness.match()
+        assert harness.slot(guest)["scope"] == "repos/acme/app"
+        await harness.mint()
+        slot = harness.slot(guest)
         assert (slot["state"], slot["intended_job"]) == ("armed", job)
 
     play(scenario, database_url, app_keys)
@@ -292,10 +294,10 @@ def test_an_organisation_that_cannot_be_minted_at_is_served_at_its_repositories(
 def test_runners_are_in_the_chosen_group_at_an_organisation_and_in_the_only_one_elsewhere(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest = await world.pod()
-        await world.offered(guest)
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
+        await harness.offered(guest)
         groups: list[tuple[str, int]] = []
 
         async def tamper(request: Request, onward: Onward) -> Response | Stream:
@@ -304,66 +306,68 @@ def test_runners_are_in_the_chosen_group_at_an_organisation_and_in_the_only_one_
             groups.append((request.path, msgspec.json.decode(request.body)["runner_group_id"]))
             return json_response(404, {"message": "Not Found"})
 
-        world.github_wire.tamper = tamper
-        await world.mint()
-        await world.server.recovery.reader.step()
-        async with world.waiting(guest):
-            await world.match()
-        await world.mint()
+        harness.github_wire.tamper = tamper
+        await harness.mint()
+        await harness.server.recovery.reader.step()
+        async with harness.waiting(guest):
+            await harness.match()
+        await harness.mint()
         assert groups == [(MINT_AT_ORG, 5), (MINT_AT_REPO, 1)]
 
     play(scenario, database_url, app_keys, runner_group=5)
 
 
 def test_a_refused_account_does_not_delay_the_others(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        first, second = await world.pod(), await world.pod(2)
-        job = await world.offered(first)
-        world.github.faults.fail_next(MINT_AT_ORG, 403)
-        await world.mint()
-        await world.queued()
-        await world.server.recovery.reader.step()
-        (row,) = world.rows("SELECT kind, name, failures FROM exclusions")
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        first, second = await harness.pod(), await harness.pod(2)
+        job = await harness.offered(first)
+        harness.github.faults.fail_next(MINT_AT_ORG, 403)
+        await harness.mint()
+        await harness.queued()
+        await harness.server.recovery.reader.step()
+        (row,) = harness.rows("SELECT kind, name, failures FROM exclusions")
         assert row == {"kind": "account", "name": "acme", "failures": 1}
-        async with world.waiting(first, second):
-            await world.match()
-            assert not world.mints, "its other job was offered although its account is refused"
-            held = (await world.server.matcher.preview()).held
+        async with harness.waiting(first, second):
+            await harness.match()
+            assert not harness.mints, "its other job was offered although its account is refused"
+            held = (await harness.server.matcher.preview()).held
             assert [each.hold for each in held] == [Hold.EXCLUDED]
-        await world.clock.sleep(61)
-        await world.server.recovery.reader.step()
-        async with world.waiting(first, second):
-            await world.match()
-            assert len(world.mints) == 1, "one tries, the others wait for how that ends"
-            await world.match()
-            assert len(world.mints) == 1
-            await world.mint()
-            assert not world.rows("SELECT * FROM exclusions"), "a success disproves it"
-            await world.match()
-            assert len(world.mints) == 1
-            await world.mint()
-        assert {world.slot(each)["state"] for each in (first, second)} == {"armed"}
-        assert job in {world.slot(each)["intended_job"] for each in (first, second)}
+        await harness.clock.sleep(61)
+        await harness.server.recovery.reader.step()
+        async with harness.waiting(first, second):
+            await harness.match()
+            assert len(harness.mints) == 1, "one tries, the others wait for how that ends"
+            await harness.match()
+            assert len(harness.mints) == 1
+            await harness.mint()
+            assert not harness.rows("SELECT * FROM exclusions"), "a success disproves it"
+            await harness.match()
+            assert len(harness.mints) == 1
+            await harness.mint()
+        assert {harness.slot(each)["state"] for each in (first, second)} == {"armed"}
+        assert job in {harness.slot(each)["intended_job"] for each in (first, second)}
 
     play(scenario, database_url, app_keys)
 
 
 def test_each_refusal_doubles_the_exclusion(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest = await world.pod()
-        await world.offered(guest)
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
+        await harness.offered(guest)
         for expected in (60, 120, 240):
-            world.github.faults.fail_next(MINT_AT_ORG, 403)
-            await world.mint()
-            (row,) = world.rows("SELECT extract(epoch FROM until)::float AS until FROM exclusions")
-            assert row["until"] - world.clock.now() == pytest.approx(expected, abs=2)
-            await world.clock.sleep(expected + 1)
-            await world.server.recovery.reader.step()
-            async with world.waiting(guest):
-                await world.match()
-            assert len(world.mints) == 1
+            harness.github.faults.fail_next(MINT_AT_ORG, 403)
+            await harness.mint()
+            (row,) = harness.rows(
+                "SELECT extract(epoch FROM until)::float AS until FROM exclusions"
+            )
+            assert row["until"] - harness.clock.now() == pytest.approx(expected, abs=2)
+            await harness.clock.sleep(expected + 1)
+            await harness.server.recovery.reader.step()
+            async with harness.waiting(guest):
+                await harness.match()
+            assert len(harness.mints) == 1
 
     play(scenario, database_url, app_keys)
 
@@ -372,24 +376,24 @@ def test_each_refusal_doubles_the_exclusion(database_url: str, app_keys: KeyPair
 def test_mints_that_fail_together_are_one_failure(
     database_url: str, app_keys: KeyPair, status: int, first: int
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guests = [await world.pod(number) for number in range(1, 8)]
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guests = [await harness.pod(number) for number in range(1, 8)]
         for _ in guests:
-            await world.queued()
-        async with world.waiting(*guests[:5]):
-            await world.match()
-        assert len(world.mints) == 5
-        world.github.faults.fail_next(MINT_AT_ORG, status, 99)
-        await mint_together(world)
-        assert exclusion_of(world) == (1, pytest.approx(first, abs=2))
-        await world.clock.sleep(first + 1)
-        await world.server.recovery.reader.step()
-        async with world.waiting(guests[5], guests[6]):
-            await world.match()
-        assert len(world.mints) == 1
-        await world.mint()
-        assert exclusion_of(world) == (2, pytest.approx(2 * first, abs=2)), "the try failed"
+            await harness.queued()
+        async with harness.waiting(*guests[:5]):
+            await harness.match()
+        assert len(harness.mints) == 5
+        harness.github.faults.fail_next(MINT_AT_ORG, status, 99)
+        await mint_together(harness)
+        assert exclusion_of(harness) == (1, pytest.approx(first, abs=2))
+        await harness.clock.sleep(first + 1)
+        await harness.server.recovery.reader.step()
+        async with harness.waiting(guests[5], guests[6]):
+            await harness.match()
+        assert len(harness.mints) == 1
+        await harness.mint()
+        assert exclusion_of(harness) == (2, pytest.approx(2 * first, abs=2)), "the try failed"
 
     play(scenario, database_url, app_keys)
 
@@ -397,55 +401,55 @@ def test_mints_that_fail_together_are_one_failure(
 def test_trials_of_two_accounts_in_one_outage_count_as_one_failure(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guests = [await world.pod(number) for number in range(1, 5)]
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guests = [await harness.pod(number) for number in range(1, 5)]
         for path in (MINT_AT_ORG, MINT_AT_USER):
-            world.github.faults.fail_next(path, 403)
+            harness.github.faults.fail_next(path, 403)
         for guest, repo in zip(guests, ("acme/app", "mona/dots"), strict=False):
-            await world.offered(guest, repo)
-        await mint_together(world)
-        kinds = [row["kind"] for row in world.rows("SELECT kind FROM exclusions ORDER BY kind")]
+            await harness.offered(guest, repo)
+        await mint_together(harness)
+        kinds = [row["kind"] for row in harness.rows("SELECT kind FROM exclusions ORDER BY kind")]
         assert kinds == ["account", "repository"]
-        await world.clock.sleep(61)
-        await world.server.recovery.reader.step()
-        async with world.waiting(*guests[2:]):
-            await world.match()
-        assert len(world.mints) == 2, "each account is tried"
+        await harness.clock.sleep(61)
+        await harness.server.recovery.reader.step()
+        async with harness.waiting(*guests[2:]):
+            await harness.match()
+        assert len(harness.mints) == 2, "each account is tried"
         for path in (MINT_AT_ORG, MINT_AT_USER):
-            world.github.faults.fail_next(path, 503)
-        await mint_together(world)
-        assert exclusion_of(world, "github") == (1, pytest.approx(5, abs=2))
+            harness.github.faults.fail_next(path, 503)
+        await mint_together(harness)
+        assert exclusion_of(harness, "github") == (1, pytest.approx(5, abs=2))
 
     play(scenario, database_url, app_keys)
 
 
-async def mint_together(world: World) -> None:
-    mints, world.mints[:] = list(world.mints), []
+async def mint_together(harness: Harness) -> None:
+    mints, harness.mints[:] = list(harness.mints), []
     await asyncio.gather(*mints)
 
 
-def exclusion_of(world: World, kind: str = "%") -> tuple[int, float]:
+def exclusion_of(harness: Harness, kind: str = "%") -> tuple[int, float]:
     """How often it failed, and for how many seconds it is excluded."""
-    (row,) = world.rows(
+    (row,) = harness.rows(
         "SELECT failures, extract(epoch FROM until)::float AS until FROM exclusions"
         " WHERE kind LIKE %s",
         kind,
     )
-    return row["failures"], row["until"] - world.clock.now()
+    return row["failures"], row["until"] - harness.clock.now()
 
 
 def test_an_account_whose_name_is_no_label_value_is_excluded_with_a_reason(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        world.github.install("mona-")  # GitHub allowed such names once
-        world.github.add_repo("mona-/dots")
-        first, second = await world.pod(), await world.pod(2)
-        job = await world.offered(first, "mona-/dots")
-        await world.mint()
-        (row,) = world.rows("SELECT kind, name, failures, reason, detail FROM exclusions")
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        harness.github.install("mona-")  # GitHub allowed such names once
+        harness.github.add_repo("mona-/dots")
+        first, second = await harness.pod(), await harness.pod(2)
+        job = await harness.offered(first, "mona-/dots")
+        await harness.mint()
+        (row,) = harness.rows("SELECT kind, name, failures, reason, detail FROM exclusions")
         assert row == {
             "kind": "account",
             "name": "mona-",
@@ -453,20 +457,20 @@ def test_an_account_whose_name_is_no_label_value_is_excluded_with_a_reason(
             "reason": "stamp-invalid",
             "detail": {"tenant": "mona-"},
         }
-        world.served_long()
-        await world.clock.sleep(0.5)
-        await world.server.recovery.sweeper.step()
-        assert not world.github.runners() and world.job(job)["state"] == "queued"
-        await world.server.recovery.reader.step()
-        async with world.waiting(second):
-            await world.match()
-        assert world.slot(second)["state"] == "idle", "a second runner was spent on the same name"
-        await world.clock.sleep(61)
-        await world.server.recovery.reader.step()
-        async with world.waiting(second):
-            await world.match()
-        await world.mint()
-        assert exclusion_of(world) == (2, pytest.approx(120, abs=2))
+        harness.served_long()
+        await harness.clock.sleep(0.5)
+        await harness.server.recovery.sweeper.step()
+        assert not harness.github.runners() and harness.job(job)["state"] == "queued"
+        await harness.server.recovery.reader.step()
+        async with harness.waiting(second):
+            await harness.match()
+        assert harness.slot(second)["state"] == "idle", "a second runner was spent on the same name"
+        await harness.clock.sleep(61)
+        await harness.server.recovery.reader.step()
+        async with harness.waiting(second):
+            await harness.match()
+        await harness.mint()
+        assert exclusion_of(harness) == (2, pytest.approx(120, abs=2))
 
     play(scenario, database_url, app_keys)
 
@@ -475,34 +479,36 @@ def test_an_account_whose_name_is_no_label_value_is_excluded_with_a_reason(
 def test_while_github_fails_no_other_runners_are_tried(
     database_url: str, app_keys: KeyPair, status: int
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        first, second = await world.pod(), await world.pod(2)
-        await world.offered(first)
-        world.github.faults.fail_next(MINT_AT_ORG, status)
-        await world.mint()
-        await world.queued()
-        async with world.waiting(second):
-            await world.match()
-        assert world.slot(second)["state"] == "idle", "a second runner was spent on the same outage"
-        (held,) = (await world.server.matcher.preview()).held
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        first, second = await harness.pod(), await harness.pod(2)
+        await harness.offered(first)
+        harness.github.faults.fail_next(MINT_AT_ORG, status)
+        await harness.mint()
+        await harness.queued()
+        async with harness.waiting(second):
+            await harness.match()
+        assert harness.slot(second)["state"] == "idle", (
+            "a second runner was spent on the same outage"
+        )
+        (held,) = (await harness.server.matcher.preview()).held
         assert held.hold is Hold.GITHUB
 
     play(scenario, database_url, app_keys)
 
 
 def test_a_rejected_app_key_excludes_every_tenant(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest = await world.pod()
-        await world.offered(guest)
-        world.github.faults.fail_next("/app/installations/", 401, times=100)
-        await world.mint()
-        counted = world.meter.get(
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
+        await harness.offered(guest)
+        harness.github.faults.fail_next("/app/installations/", 401, times=100)
+        await harness.mint()
+        counted = harness.meter.get(
             RUNYARD_ACTIONS_TOTAL, component="server", action="mint", outcome="page"
         )
         assert counted == 1
-        (row,) = world.rows("SELECT kind, name, reason, detail FROM exclusions")
+        (row,) = harness.rows("SELECT kind, name, reason, detail FROM exclusions")
         assert (row["kind"], row["name"]) == ("github", "")
         assert (row["reason"], row["detail"]["kind"]) == ("mint-refused", "unauthorized")
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
-from tests.dispatch.dispatchworld import SPACE, Guest, Lines, World, play
+from tests.dispatch.dispatchharness import SPACE, Guest, Harness, Lines, play
 
 from runyard.components import server
 from runyard.dispatch.modes import Mode, Modes, Reconciler, parse
@@ -17,78 +17,78 @@ from runyard.telemetry.catalogue import (
 from runyard.telemetry.health import Health
 from runyard.wire import names
 
-Broken = Callable[[World], Awaitable[Callable[[], Awaitable[bool]]]]
+Broken = Callable[[Harness], Awaitable[Callable[[], Awaitable[bool]]]]
 
 
-async def stamped_pod(world: World) -> Callable[[], Awaitable[bool]]:
-    await world.queued("acme/app", ("ubuntu-latest",))
-    guest = await world.pod(1, **{names.POOL_OWNER: "acme"})
-    await world.poll(guest)
-    await world.clock.sleep(301)
-    await world.poll(guest)
+async def stamped_pod(harness: Harness) -> Callable[[], Awaitable[bool]]:
+    await harness.queued("acme/app", ("ubuntu-latest",))
+    guest = await harness.pod(1, **{names.POOL_OWNER: "acme"})
+    await harness.poll(guest)
+    await harness.clock.sleep(301)
+    await harness.poll(guest)
 
     async def heals() -> bool:
-        await world.server.recovery.stamped.step()
-        world.served_long()
-        await world.server.recovery.sweeper.step()
-        return world.kube.find("pods", SPACE, guest.name) is None
+        await harness.server.recovery.stamped.step()
+        harness.served_long()
+        await harness.server.recovery.sweeper.step()
+        return harness.kube.find("pods", SPACE, guest.name) is None
 
     return heals
 
 
 def claim(state: str) -> Broken:
-    async def broken(world: World) -> Callable[[], Awaitable[bool]]:
-        guest = await world.pod(1)
-        job = await (world.offered if state == "offered" else world.armed)(guest)
+    async def broken(harness: Harness) -> Callable[[], Awaitable[bool]]:
+        guest = await harness.pod(1)
+        job = await (harness.offered if state == "offered" else harness.armed)(guest)
 
         async def heals() -> bool:
-            world.overdue(guest)
-            await world.server.recovery.sweeper.step()
-            return bool(world.job(job)["state"] == "queued")
+            harness.overdue(guest)
+            await harness.server.recovery.sweeper.step()
+            return bool(harness.job(job)["state"] == "queued")
 
         return heals
 
     return broken
 
 
-async def slot_without_pod(world: World) -> Callable[[], Awaitable[bool]]:
-    guest, other = await world.pod(1), await world.pod(2)
-    await world.armed(guest)
-    await world.poll(other)
-    await world.delete_pod(guest)
+async def slot_without_pod(harness: Harness) -> Callable[[], Awaitable[bool]]:
+    guest, other = await harness.pod(1), await harness.pod(2)
+    await harness.armed(guest)
+    await harness.poll(other)
+    await harness.delete_pod(guest)
 
     async def heals() -> bool:
-        await world.server.recovery.pods.step()
-        return bool(world.slot(guest)["state"] == "closed")
+        await harness.server.recovery.pods.step()
+        return bool(harness.slot(guest)["state"] == "closed")
 
     return heals
 
 
-async def forgotten_job(world: World) -> Callable[[], Awaitable[bool]]:
-    job = await world.queued()
-    world.deliver = False
-    world.github.cancel_job(job)
-    await world.github.settle()
-    await world.clock.sleep(3601)
+async def forgotten_job(harness: Harness) -> Callable[[], Awaitable[bool]]:
+    job = await harness.queued()
+    harness.deliver = False
+    harness.github.cancel_job(job)
+    await harness.github.settle()
+    await harness.clock.sleep(3601)
 
     async def heals() -> bool:
-        await world.server.recovery.reader.step_stale()
-        return bool(world.job(job)["state"] == "done")
+        await harness.server.recovery.reader.step_stale()
+        return bool(harness.job(job)["state"] == "done")
 
     return heals
 
 
-async def ghost(world: World) -> Callable[[], Awaitable[bool]]:
-    guest: Guest = await world.pod(1)
-    await world.armed(guest)
-    world.execute("UPDATE slots SET state = 'closed', intended_job = NULL, fence = 'done'")
-    world.execute("UPDATE jobs SET state = 'done'")
+async def ghost(harness: Harness) -> Callable[[], Awaitable[bool]]:
+    guest: Guest = await harness.pod(1)
+    await harness.armed(guest)
+    harness.execute("UPDATE slots SET state = 'closed', intended_job = NULL, fence = 'done'")
+    harness.execute("UPDATE jobs SET state = 'done'")
 
     async def heals() -> bool:
         for _ in range(2):
-            await world.server.recovery.ghosts.step()
-            await world.clock.sleep(121)
-        return not world.github.runners()
+            await harness.server.recovery.ghosts.step()
+            await harness.clock.sleep(121)
+        return not harness.github.runners()
 
     return heals
 
@@ -111,12 +111,12 @@ def test_a_reconciler_does_what_its_mode_says(
     broken, kind = CASES[reconciler]
     modes, lines = parse((f"{reconciler}={mode}",)), Lines()
 
-    async def scenario(world: World) -> None:
-        await world.pool()
-        heals = await broken(world)
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        heals = await broken(harness)
         assert await heals() is (mode is Mode.ENABLED)
-        rows = world.meter.get(TUIST_RUNNERS_RECOVERY_COUNT, kind=kind)
-        would = world.meter.get(
+        rows = harness.meter.get(TUIST_RUNNERS_RECOVERY_COUNT, kind=kind)
+        would = harness.meter.get(
             RUNYARD_RECOVERY_FINDINGS_TOTAL, reconciler=reconciler.value, outcome="dry-run"
         )
         logged = [line for line in lines if line.get("reconciler") == reconciler.value]
@@ -130,12 +130,12 @@ def test_a_reconciler_does_what_its_mode_says(
 
 
 def test_a_dry_run_does_not_call_github(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        heals = await stamped_pod(world)
-        asked = len(world.github_wire.requests)
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        heals = await stamped_pod(harness)
+        asked = len(harness.github_wire.requests)
         assert not await heals()
-        assert len(world.github_wire.requests) == asked, "a fence is a deletion too"
+        assert len(harness.github_wire.requests) == asked, "a fence is a deletion too"
 
     play(scenario, database_url, app_keys, modes=Modes(orphaned_stamped_pods=Mode.DRY_RUN))
 
@@ -143,12 +143,12 @@ def test_a_dry_run_does_not_call_github(database_url: str, app_keys: KeyPair) ->
 def test_a_reconciler_that_is_off_is_a_health_condition(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         logged: list[tuple[str, str]] = []
         for modes in (Modes(), Modes(stale_claims=Mode.OFF, ghost_registrations=Mode.OFF)):
-            health = Health(world.clock, conditions.ALL)
-            settings = msgspec.structs.replace(world.settings, modes=modes)
-            server.wire(world.deps(health=health, settings=settings))
+            health = Health(harness.clock, conditions.ALL)
+            settings = msgspec.structs.replace(harness.settings, modes=modes)
+            server.wire(harness.deps(health=health, settings=settings))
             logged += [(report.code, report.message) for report in health.report()]
             assert health.healthy(), "a warning, and no reason to take the server out of service"
         assert logged == [("reconciler-off", "stale_claims, ghost_registrations")]

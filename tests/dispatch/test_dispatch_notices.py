@@ -6,7 +6,7 @@ import random
 from collections.abc import AsyncIterator
 from typing import Any
 
-from tests.dispatch.dispatchworld import World
+from tests.dispatch.dispatchharness import Harness
 from tests.dispatch.test_dispatch_intake import event, send
 
 from runyard.clock import RealClock
@@ -24,13 +24,17 @@ SLOW = 600.0  # seconds: without a notification the matcher does not run
 
 
 @contextlib.asynccontextmanager
-async def replica(world: World, name: str) -> AsyncIterator[server.Wired]:
+async def replica(harness: Harness, name: str) -> AsyncIterator[server.Wired]:
     meter = Meter()
     notices = PostgresNotices(
-        world.url, clock=world.clock, rng=random.Random(1), meter=meter, log=get_logger("notices")
+        harness.url,
+        clock=harness.clock,
+        rng=random.Random(1),
+        meter=meter,
+        log=get_logger("notices"),
     )
-    with InlineDatabase(world.url, clock=world.clock) as database:
-        deps = world.deps(name=name, database=database, notices=notices, meter=meter)
+    with InlineDatabase(harness.url, clock=harness.clock) as database:
+        deps = harness.deps(name=name, database=database, notices=notices, meter=meter)
         wired = server.wire(deps)
         task = asyncio.create_task(server.run_wired(wired, ready=lambda: None))
         async with asyncio.timeout(GENEROUS):
@@ -47,25 +51,28 @@ def test_a_webhook_at_one_replica_wakes_the_matcher_of_another(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario() -> None:
-        world = World(database_url, app_keys, clock=RealClock(), match_every=SLOW)
+        harness = Harness(database_url, app_keys, clock=RealClock(), match_every=SLOW)
         try:
-            await world.pool()
-            guest = await world.pod()
-            async with replica(world, "server-1") as first, replica(world, "server-2") as second:
+            await harness.pool()
+            guest = await harness.pod()
+            async with (
+                replica(harness, "server-1") as first,
+                replica(harness, "server-2") as second,
+            ):
                 await second.shared.pools.refresh()
                 headers = (("authorization", f"Bearer {guest.token}"), ("prefer", "wait=25"))
                 request = Request(method="POST", path=DISPATCH, headers=headers, body=b"{}")
                 poll: asyncio.Task[Any] = asyncio.create_task(second.intake.api.handle(request))
                 async with asyncio.timeout(GENEROUS):
                     # It waits, its matcher was woken, and there was no job.
-                    while not world.slot(guest) or second.shared.waiters.wakeup.is_set():
+                    while not harness.slot(guest) or second.shared.waiters.wakeup.is_set():
                         await asyncio.sleep(0.01)
-                    world.server = first
-                    body = event("queued", installation={"id": world.acme})
-                    assert (await send(world, body)).json() == {"outcome": "applied"}
+                    harness.server = first
+                    body = event("queued", installation={"id": harness.acme})
+                    assert (await send(harness, body)).json() == {"outcome": "applied"}
                     answer = await poll
                 assert answer.status == 200 and answer.json()["workflow_job_id"] == 5
         finally:
-            world.close()
+            harness.close()
 
     asyncio.run(scenario())

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.dispatch.dispatchworld import SPACE, Guest, Onward, World
+from tests.dispatch.dispatchharness import SPACE, Guest, Harness, Onward
 
 from runyard.clock import RealClock
 from runyard.dispatch.settings import Settings
@@ -34,8 +34,8 @@ Arrange = Callable[["Field"], Awaitable[None]]
 class Field:
     """One runner, and the server that it polls over a socket."""
 
-    def __init__(self, world: World, transport: HttpTransport, guest: Guest) -> None:
-        self.world = world
+    def __init__(self, harness: Harness, transport: HttpTransport, guest: Guest) -> None:
+        self.harness = harness
         self.guest = guest
         self.headers: dict[str, str] = {"authorization": f"Bearer {guest.token}"}
         self.job = 0
@@ -56,7 +56,7 @@ class Field:
         return answer
 
     async def labelled(self, **labels: str) -> None:
-        await self.world.label(self.guest, **labels)
+        await self.harness.label(self.guest, **labels)
 
     async def until(self, true: Callable[[], bool]) -> None:
         async with asyncio.timeout(PATIENCE):
@@ -64,24 +64,24 @@ class Field:
                 await asyncio.sleep(0.02)
 
     def state(self) -> str:
-        return str(self.world.slot(self.guest).get("state", ""))
+        return str(self.harness.slot(self.guest).get("state", ""))
 
 
 @contextlib.asynccontextmanager
 async def field(url: str, keys: KeyPair, **settings: Any) -> AsyncIterator[Field]:
-    """Run a world in real time, with its server behind HTTP."""
-    world = World(url, keys, clock=RealClock(), **settings)
-    listening = await listen(world.server.intake.api.handle)
+    """Run a harness in real time, with its server behind HTTP."""
+    harness = Harness(url, keys, clock=RealClock(), **settings)
+    listening = await listen(harness.server.intake.api.handle)
     transport = HttpTransport(listening.url)
     try:
-        await world.pool()
-        yield Field(world, transport, await world.pod())
+        await harness.pool()
+        yield Field(harness, transport, await harness.pod())
     finally:
         await transport.close()
         await listening.close()
-        for mint in world.mints:
+        for mint in harness.mints:
             mint.close()  # type: ignore[attr-defined]  # coroutines, in truth
-        world.close()
+        harness.close()
 
 
 # ── what may be true of a runner before it asks ─────────────────────────────────────────────────────
@@ -93,26 +93,26 @@ async def nothing(_: Field) -> None:
 
 async def armed(it: Field) -> None:
     """A job was claimed for it, and its runner is minted."""
-    it.job = await it.world.queued()
+    it.job = await it.harness.queued()
     waiting = asyncio.create_task(it.poll(prefer="wait=25"))
-    await it.until(lambda: it.world.server.shared.waiters.is_idle(it.guest.uid))
-    await it.world.match()
+    await it.until(lambda: it.harness.server.shared.waiters.is_idle(it.guest.uid))
+    await it.harness.match()
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    await it.world.mint()
+    await it.harness.mint()
     assert it.state() == "armed"
 
 
 async def offered(it: Field) -> None:
     """A job was claimed for it, and its mint runs."""
     await armed(it)
-    it.world.execute("UPDATE slots SET state = 'offered', jit = NULL, runner_id = NULL")
+    it.harness.execute("UPDATE slots SET state = 'offered', jit = NULL, runner_id = NULL")
 
 
 async def executing(it: Field) -> None:
     """It has had its job."""
     await armed(it)
-    it.world.execute("UPDATE slots SET state = 'executing', executing_job = intended_job")
+    it.harness.execute("UPDATE slots SET state = 'executing', executing_job = intended_job")
 
 
 async def drained(it: Field) -> None:
@@ -121,8 +121,8 @@ async def drained(it: Field) -> None:
 
 async def stale(it: Field) -> None:
     patch = {"spec": {"image": "vm:2"}}
-    await it.world.admin.patch(RUNNER_POOLS, "mac", patch, namespace=SPACE)
-    await it.world.server.shared.pools.refresh()
+    await it.harness.admin.patch(RUNNER_POOLS, "mac", patch, namespace=SPACE)
+    await it.harness.server.shared.pools.refresh()
 
 
 async def eligible(it: Field) -> None:
@@ -136,7 +136,7 @@ def tampered(path: str, answer: Callable[[], Response], *, method: str = "GET") 
                 return answer()
             return await onward()
 
-        it.world.kube_wire.tamper = tamper
+        it.harness.kube_wire.tamper = tamper
 
     return arrange
 
@@ -157,7 +157,7 @@ def asking(header: str) -> Arrange:
 
 
 async def another_audience(it: Field) -> None:
-    token = await it.world.admin.create_token(
+    token = await it.harness.admin.create_token(
         it.guest.name,
         namespace=SPACE,
         audience="somebody-else",
@@ -171,8 +171,8 @@ async def another_audience(it: Field) -> None:
 async def elsewhere(it: Field) -> None:
     """A ServiceAccount without a runner."""
     body = {"metadata": {"name": "somebody"}}
-    await it.world.admin.create(SERVICE_ACCOUNTS, body, namespace="default")
-    token = await it.world.admin.create_token(
+    await it.harness.admin.create(SERVICE_ACCOUNTS, body, namespace="default")
+    token = await it.harness.admin.create_token(
         "somebody", namespace="default", audience=names.DISPATCH_AUDIENCE, seconds=3600
     )
     it.headers = {"authorization": f"Bearer {token}"}
@@ -180,20 +180,20 @@ async def elsewhere(it: Field) -> None:
 
 async def no_pool(it: Field) -> None:
     body = {"metadata": {"labels": {names.RUNNER_POOL: None}}}
-    await it.world.admin.patch(SERVICE_ACCOUNTS, it.guest.name, body, namespace=SPACE)
+    await it.harness.admin.patch(SERVICE_ACCOUNTS, it.guest.name, body, namespace=SPACE)
 
 
 async def pod_deleted(it: Field) -> None:
-    await it.world.admin.delete(PODS, it.guest.name, namespace=SPACE, grace=0)
+    await it.harness.admin.delete(PODS, it.guest.name, namespace=SPACE, grace=0)
 
 
 async def database_down(it: Field) -> None:
-    it.world.database.down = True
+    it.harness.database.down = True
 
 
 async def unsealable(it: Field) -> None:
     await armed(it)
-    it.world.execute("UPDATE slots SET jit = '\\x0000'")
+    it.harness.execute("UPDATE slots SET jit = '\\x0000'")
 
 
 GONE = tampered("/serviceaccounts/", refused(404))
@@ -284,7 +284,7 @@ def test_the_body_of_a_poll_is_ignored(database_url: str, app_keys: KeyPair, bod
     async def scenario() -> None:
         async with field(database_url, app_keys) as it:
             headers = (("authorization", f"Bearer {it.guest.token}"), ("prefer", "wait=0"))
-            answer = await it.world.ask("POST", DISPATCH, body, headers)
+            answer = await it.harness.ask("POST", DISPATCH, body, headers)
             assert answer.status == 204
 
     asyncio.run(scenario())
@@ -312,10 +312,10 @@ def test_a_long_poll_is_answered_when_its_job_arrives(database_url: str, app_key
         # Neither the poll's timeout nor the matcher's interval ends this: only the webhook can.
         async with field(database_url, app_keys, match_every=3600.0, poll_wait_max=3600.0) as it:
             async with asyncio.TaskGroup() as group:
-                matching = group.create_task(it.world.server.matcher.run(group.create_task))
+                matching = group.create_task(it.harness.server.matcher.run(group.create_task))
                 waiting = group.create_task(it.poll(prefer="wait=3600"))
-                await it.until(lambda: it.world.server.shared.waiters.is_idle(it.guest.uid))
-                job = await it.world.queued()
+                await it.until(lambda: it.harness.server.shared.waiters.is_idle(it.guest.uid))
+                job = await it.harness.queued()
                 async with asyncio.timeout(PATIENCE):
                     answer = await waiting
                 matching.cancel()
@@ -333,20 +333,20 @@ def test_statuses_that_are_never_sent_are_not_documented(
 
     async def scenario() -> None:
         async with field(database_url, app_keys) as it:
-            answer = await it.world.ask("GET", "/openapi.json")
+            answer = await it.harness.ask("GET", "/openapi.json")
             operation = msgspec.json.decode(answer.body)["paths"][DISPATCH]["post"]
             promised = {int(status) for status in operation["responses"]}
             assert promised.isdisjoint({403, 404, 502})
             assert promised >= {row[2] for row in CONTRACT}
-            await it.world.queued()
+            await it.harness.queued()
             with pytest.raises(Exception, match="violates foreign key"):
-                it.world.execute("DELETE FROM tenants WHERE tenant = 'acme'")
+                it.harness.execute("DELETE FROM tenants WHERE tenant = 'acme'")
             # GitHub refuses a runner: the poll continues to wait.
-            it.world.github.faults.fail_next("/orgs/", 500, times=50)
+            it.harness.github.faults.fail_next("/orgs/", 500, times=50)
             waiting = asyncio.create_task(it.poll(prefer="wait=25"))
-            await it.until(lambda: it.world.server.shared.waiters.is_idle(it.guest.uid))
-            await it.world.match()
-            await it.world.mint()
+            await it.until(lambda: it.harness.server.shared.waiters.is_idle(it.guest.uid))
+            await it.harness.match()
+            await it.harness.mint()
             assert not waiting.done() or waiting.result().status == 204
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)

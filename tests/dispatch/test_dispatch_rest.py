@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.dispatch.dispatchworld import World
-from tests.dispatch.dispatchworld import play as play_dispatch
+from tests.dispatch.dispatchharness import Harness
+from tests.dispatch.dispatchharness import play as play_dispatch
 
 from runyard.embedded.github.identity import KeyPair
 from runyard.http.messages import Request, Response
@@ -17,9 +17,9 @@ from runyard.wire.rest import ACTOR
 class Client:
     """An authenticated client."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self._table = Routes("rest", "v1", world.server.rest.routes(), guard=_allow_all)
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
+        self._table = Routes("rest", "v1", harness.server.rest.routes(), guard=_allow_all)
 
     async def ask(
         self, method: str, path: str, body: bytes | None = None, **query: str
@@ -52,8 +52,8 @@ async def _allow_all(_: Request) -> None:
 
 
 def play(scenario: Callable[[Client], Awaitable[None]], url: str, keys: KeyPair) -> None:
-    async def main(world: World) -> None:
-        await scenario(Client(world))
+    async def main(harness: Harness) -> None:
+        await scenario(Client(harness))
 
     play_dispatch(main, url, keys)
 
@@ -62,7 +62,7 @@ def test_a_change_of_a_tenant_is_recorded_with_actor_and_values(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(client: Client) -> None:
-        await client.world.queued()
+        await client.harness.queued()
         answer = await client.patch(
             "acme",
             b'{"weight": 2.5, "limits": [{"platform": "macos", "vcpus": 6}],'
@@ -89,7 +89,7 @@ def test_a_change_of_a_tenant_is_recorded_with_actor_and_values(
 
 def test_a_patch_that_changes_nothing_is_not_recorded(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(client: Client) -> None:
-        await client.world.queued()
+        await client.harness.queued()
         for _ in range(2):
             answer = await client.patch("acme", b'{"paused": true, "why": "frozen"}')
             assert answer.status == 200
@@ -102,35 +102,35 @@ def test_a_paused_tenant_keeps_its_jobs_and_gets_no_runner_until_it_is_resumed(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(client: Client) -> None:
-        world = client.world
-        await world.pool()
-        guest = await world.pod()
-        job = await world.queued()
+        harness = client.harness
+        await harness.pool()
+        guest = await harness.pod()
+        job = await harness.queued()
         assert (await client.patch("acme", b'{"paused": true}')).status == 200
-        async with world.waiting(guest):
-            await world.match()
-            assert world.slot(guest)["state"] == "idle"
-            assert world.job(job)["state"] == "queued"
+        async with harness.waiting(guest):
+            await harness.match()
+            assert harness.slot(guest)["state"] == "idle"
+            assert harness.job(job)["state"] == "queued"
             assert (await client.patch("acme", b'{"paused": false}')).status == 200
-            await world.match()
-        assert world.slot(guest)["state"] == "offered"
-        await world.mint()
+            await harness.match()
+        assert harness.slot(guest)["state"] == "offered"
+        await harness.mint()
 
     play(scenario, database_url, app_keys)
 
 
 def test_resuming_a_refused_tenant_tries_it_at_once(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(client: Client) -> None:
-        world = client.world
-        await world.pool()
-        guest = await world.pod()
-        await world.offered(guest)
-        world.github.faults.fail_next("/orgs/acme/actions/runners/generate-jitconfig", 403)
-        await world.mint()
-        await world.queued()
-        async with world.waiting(guest):
-            await world.match()
-            assert world.slot(guest)["state"] == "idle"
+        harness = client.harness
+        await harness.pool()
+        guest = await harness.pod()
+        await harness.offered(guest)
+        harness.github.faults.fail_next("/orgs/acme/actions/runners/generate-jitconfig", 403)
+        await harness.mint()
+        await harness.queued()
+        async with harness.waiting(guest):
+            await harness.match()
+            assert harness.slot(guest)["state"] == "idle"
             answer = await client.patch("acme", b'{"paused": false, "why": "rights are back"}')
             (change,) = answer.json()["changes"]
             assert (change["field"], change["source"], change["target"]) == (
@@ -139,9 +139,9 @@ def test_resuming_a_refused_tenant_tries_it_at_once(database_url: str, app_keys:
                 "tried-again",
             )
             assert change["detail"]["kind"] == "not-allowed" and change["text"]
-            await world.match()
-        assert world.slot(guest)["state"] == "offered"
-        await world.mint()
+            await harness.match()
+        assert harness.slot(guest)["state"] == "offered"
+        await harness.mint()
 
     play(scenario, database_url, app_keys)
 
@@ -150,17 +150,17 @@ def test_queued_jobs_get_the_new_priority_of_their_repository(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(client: Client) -> None:
-        old, new = await client.world.queued(), await client.world.queued("acme/lib")
+        old, new = await client.harness.queued(), await client.harness.queued("acme/lib")
         await client.patch("acme", b'{"repositories": [{"repository": "acme/lib", "priority": 5}]}')
-        assert client.world.job(old)["priority"] == 0
-        assert client.world.job(new)["priority"] == 5
-        late = await client.world.queued("acme/lib")
-        assert client.world.job(late)["priority"] == 5
+        assert client.harness.job(old)["priority"] == 0
+        assert client.harness.job(new)["priority"] == 5
+        late = await client.harness.queued("acme/lib")
+        assert client.harness.job(late)["priority"] == 5
         answer = await client.patch(
             "acme", b'{"repositories": [{"repository": "Acme/LIB", "priority": 6}]}'
         )
         assert answer.status == 200, answer.body  # GitHub's names are case-insensitive
-        assert client.world.job(late)["priority"] == 6
+        assert client.harness.job(late)["priority"] == 6
         known = [each["repository"] for each in answer.json()["repositories"]]
         assert known == ["acme/app", "acme/lib"]
 
@@ -192,7 +192,7 @@ def test_an_invalid_patch_changes_nothing(
     body: bytes, database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(client: Client) -> None:
-        await client.world.queued()
+        await client.harness.queued()
         before = await client.get("/api/v1/tenants/acme")
         answer = await client.patch("acme", body)
         assert answer.status in (400, 422) and answer.json()["error"]
@@ -251,7 +251,7 @@ def test_an_invalid_parameter_is_400_with_the_valid_values(
 def test_pages_contain_every_item_once(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(client: Client) -> None:
         jobs = [
-            await client.world.queued(repo) for repo in ("acme/app", "acme/lib", "mona/dots") * 3
+            await client.harness.queued(repo) for repo in ("acme/app", "acme/lib", "mona/dots") * 3
         ]
         seen: list[int] = []
         before = ""
@@ -278,10 +278,10 @@ def test_a_job_is_shown_with_its_transitions_and_without_its_jit(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(client: Client) -> None:
-        world = client.world
-        await world.pool()
-        guest = await world.pod()
-        job = await world.armed(guest)
+        harness = client.harness
+        await harness.pool()
+        guest = await harness.pod()
+        job = await harness.armed(guest)
         shown = await client.get(f"/api/v1/jobs/{job}")
         assert shown["job"]["state"] == "bound" and shown["job"]["repository"] == "acme/app"
         assert [slot["pod_name"] for slot in shown["slots"]] == [guest.name]
@@ -300,20 +300,20 @@ def test_a_run_with_other_jobs_is_cancelled_only_when_confirmed(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(client: Client) -> None:
-        world = client.world
-        first = await world.queued()
-        run = world.github.jobs()[first].run_id
-        second = world.queue(run_id=run)
-        await world.github.settle()
+        harness = client.harness
+        first = await harness.queued()
+        run = harness.github.jobs()[first].run_id
+        second = harness.queue(run_id=run)
+        await harness.github.settle()
         path = f"/api/v1/jobs/{first}/cancel"
         answer = await client.ask("POST", path, b"{}")
         assert answer.status == 409 and answer.json()["code"] == Requested.RUN_HAS_OTHERS
         assert str(second) in answer.json()["reason"] and "--with-others" in answer.json()["fix"]
-        assert world.github.jobs()[first].status == "queued"
+        assert harness.github.jobs()[first].status == "queued"
         answer = await client.ask("POST", path, b'{"others": true}')
         assert answer.status == 202 and answer.json()["others"] == [second]
-        await world.github.settle()
-        assert [world.job(each)["conclusion"] for each in (first, second)] == ["cancelled"] * 2
+        await harness.github.settle()
+        assert [harness.job(each)["conclusion"] for each in (first, second)] == ["cancelled"] * 2
         assert (await client.ask("POST", path, b"{}")).status == 409
 
     play(scenario, database_url, app_keys)
@@ -323,14 +323,14 @@ def test_the_only_job_of_a_run_can_be_cancelled_and_rerun(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(client: Client) -> None:
-        world = client.world
-        job = await world.queued()
+        harness = client.harness
+        job = await harness.queued()
         assert (await client.ask("POST", f"/api/v1/jobs/{job}/retry", b"{}")).status == 409
         assert (await client.ask("POST", f"/api/v1/jobs/{job}/cancel", b"{}")).status == 202
-        await world.github.settle()
+        await harness.github.settle()
         answer = await client.ask("POST", f"/api/v1/jobs/{job}/retry", b"{}")
         assert answer.status == 202, answer.body
-        await world.github.settle()
+        await harness.github.settle()
         (again,) = (each for each in (await client.get("/api/v1/jobs", state="queued"))["items"])
         assert again["job"] != job and again["run_attempt"] == 2
         asked = (await client.get(f"/api/v1/jobs/{job}"))["asked"]
@@ -348,21 +348,21 @@ def test_without_a_json_body_github_is_not_called(database_url: str, app_keys: K
     """Another site's page can post a form from a visitor's browser, but no JSON."""
 
     async def scenario(client: Client) -> None:
-        job = await client.world.queued()
+        job = await client.harness.queued()
         for word in ("cancel", "retry"):
             assert (await client.ask("POST", f"/api/v1/jobs/{job}/{word}")).status == 415
-        assert client.world.github.jobs()[job].status == "queued"
+        assert client.harness.github.jobs()[job].status == "queued"
 
     play(scenario, database_url, app_keys)
 
 
 def test_an_unanswered_request_to_github_is_502(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(client: Client) -> None:
-        job = await client.world.queued()
-        client.world.github.faults.outage = True
+        job = await client.harness.queued()
+        client.harness.github.faults.outage = True
         answer = await client.ask("POST", f"/api/v1/jobs/{job}/cancel", b"{}")
         assert answer.status == 502 and answer.json()["reason"]
-        client.world.github.faults.outage = False
+        client.harness.github.faults.outage = False
         (asked,) = (await client.get(f"/api/v1/jobs/{job}"))["asked"]  # GitHub may have done it
         assert (asked["what"], asked["actor"]) == ("cancel", "mona@client")
         assert asked["outcome"] == Requested.GITHUB_FAILED

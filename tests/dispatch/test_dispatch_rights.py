@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.dispatch.dispatchworld import SPACE, Lines, Wire, World, play
+from tests.dispatch.dispatchharness import SPACE, Harness, Lines, Wire, play
 from tests.granted import NOT_RECORDED
 
 from runyard.dispatch.machine.table import Deadlines
@@ -64,7 +64,7 @@ class GuardedWire(Wire):
             self._callers.asking = ""
 
 
-class GuardedWorld(World):
+class GuardedHarness(Harness):
     """The server under its shipped roles."""
 
     def guard(self, lines: Lines) -> Health:
@@ -97,29 +97,29 @@ def without(need: Need | None) -> dict[str, tuple[Object, ...]]:
     return {rights.SERVER: tuple(cut)}
 
 
-async def all_faults(world: GuardedWorld) -> dict[str, bool]:
+async def all_faults(harness: GuardedHarness) -> dict[str, bool]:
     """Cause everything that recovery handles; returns what was recovered."""
-    await world.pool()
-    leak = await world.pod(1, **{names.POOL_OWNER: "acme"})
-    lost, late, idle = [await world.pod(number) for number in (2, 3, 4)]
-    await world.queued("acme/app", ("ubuntu-latest",))
-    async with world.running(health=world.health):
-        world.queue()
-        world.queue("acme/lib")
+    await harness.pool()
+    leak = await harness.pod(1, **{names.POOL_OWNER: "acme"})
+    lost, late, idle = [await harness.pod(number) for number in (2, 3, 4)]
+    await harness.queued("acme/app", ("ubuntu-latest",))
+    async with harness.running(health=harness.health):
+        harness.queue()
+        harness.queue("acme/lib")
         for _ in range(3):
             for guest in (lost, late):
-                await world.poll(guest, wait=2.0)  # gets its JIT, and never registers
-        await world.delete_pod(lost)
+                await harness.poll(guest, wait=2.0)  # gets its JIT, and never registers
+        await harness.delete_pod(lost)
         for _ in range(10):
-            await world.poll(idle)
-            await world.poll(leak)
-            await world.clock.sleep(5)
-    there = {pod["metadata"]["name"] for pod in world.kube.objects("pods")}
-    accounts = {each["metadata"]["name"] for each in world.kube.objects("serviceaccounts")}
+            await harness.poll(idle)
+            await harness.poll(leak)
+            await harness.clock.sleep(5)
+    there = {pod["metadata"]["name"] for pod in harness.kube.objects("pods")}
+    accounts = {each["metadata"]["name"] for each in harness.kube.objects("serviceaccounts")}
     return {
         "leak": leak.name not in there and leak.name not in accounts,
         "late": late.name not in there and late.name not in accounts,
-        "lost": world.slot(lost).get("state") == "closed",
+        "lost": harness.slot(lost).get("state") == "closed",
     }
 
 
@@ -129,21 +129,21 @@ def run_server(
     lines = Lines()
     roles = without(need)
     monkeypatch.setattr(rights, "roles", lambda part: roles[part])
-    monkeypatch.setattr("tests.dispatch.dispatchworld.World", GuardedWorld)
+    monkeypatch.setattr("tests.dispatch.dispatchharness.Harness", GuardedHarness)
     reported: list[str] = []
     counted: dict[str, float] = {}
     healed: dict[str, bool] = {}
 
-    async def scenario(world: World) -> None:
-        assert isinstance(world, GuardedWorld)
-        health = world.guard(lines)
-        healed.update(await all_faults(world))
+    async def scenario(harness: Harness) -> None:
+        assert isinstance(harness, GuardedHarness)
+        health = harness.guard(lines)
+        healed.update(await all_faults(harness))
         reported.extend(f"{each.code}: {each.message}" for each in health.report())
-        for (_, space, group, resource, verb), times in world.callers.refused.items():
+        for (_, space, group, resource, verb), times in harness.callers.refused.items():
             counted[f"{space} {group} {resource} {verb}"] = times
-        counted["metric"] = world.meter.total(RUNYARD_KUBERNETES_FORBIDDEN_TOTAL)
+        counted["metric"] = harness.meter.total(RUNYARD_KUBERNETES_FORBIDDEN_TOTAL)
         counted["stamped"] = (
-            world.meter.get(TUIST_RUNNERS_RECOVERY_COUNT, kind="orphaned_stamped_pod") or 0
+            harness.meter.get(TUIST_RUNNERS_RECOVERY_COUNT, kind="orphaned_stamped_pod") or 0
         )
 
     play(scenario, url, keys, log=lines, **HURRY)

@@ -6,7 +6,7 @@ import hmac
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.dispatch.dispatchworld import SECRET, SPACE, Onward, World, play
+from tests.dispatch.dispatchharness import SECRET, SPACE, Harness, Onward, play
 
 from runyard.embedded.github.identity import KeyPair
 from runyard.http.errors import NotSent
@@ -53,13 +53,13 @@ def test_no_request_makes_the_server_raise(
     requests: list[tuple[str, str, bytes, list[tuple[str, str]]]],
 ) -> None:
     async def main() -> None:
-        world = World(database_url, app_keys)
+        harness = Harness(database_url, app_keys)
         try:
             for method, path, body, headers in requests:
-                answer = await world.ask(method, path, body, tuple(headers))
+                answer = await harness.ask(method, path, body, tuple(headers))
                 assert 400 <= answer.status < 500
         finally:
-            world.close()
+            harness.close()
 
     run_virtual(main())
 
@@ -79,8 +79,8 @@ def test_no_request_makes_the_server_raise(
 def test_an_unknown_path_or_method_is_answered(
     database_url: str, app_keys: KeyPair, method: str, path: str, status: int
 ) -> None:
-    async def scenario(world: World) -> None:
-        answer = await world.ask(method, path)
+    async def scenario(harness: Harness) -> None:
+        answer = await harness.ask(method, path)
         assert answer.status == status and answer.json()["error"]
 
     play(scenario, database_url, app_keys)
@@ -102,43 +102,45 @@ def test_an_unknown_path_or_method_is_answered(
     ],
 )
 def test_an_invalid_stop_report_is_400(database_url: str, app_keys: KeyPair, body: bytes) -> None:
-    async def scenario(world: World) -> None:
-        token = await world.controller_token()
-        answer = await world.ask("POST", POD_STOPPED, body, (("authorization", f"Bearer {token}"),))
+    async def scenario(harness: Harness) -> None:
+        token = await harness.controller_token()
+        answer = await harness.ask(
+            "POST", POD_STOPPED, body, (("authorization", f"Bearer {token}"),)
+        )
         assert answer.status == 400
 
     play(scenario, database_url, app_keys)
 
 
 def test_a_stop_report_names_its_missing_field(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
-        token = await world.controller_token()
-        world.database.down = True
-        assert (await world.report_stopped("p", token)).status == 500
-        world.database.down = False
+    async def scenario(harness: Harness) -> None:
+        token = await harness.controller_token()
+        harness.database.down = True
+        assert (await harness.report_stopped("p", token)).status == 500
+        harness.database.down = False
 
         async def tamper(request: Request, onward: Onward) -> Response | Stream:
             raise NotSent("no API")
 
-        world.kube_wire.tamper = tamper
-        assert (await world.report_stopped("p", token)).status == 503
+        harness.kube_wire.tamper = tamper
+        assert (await harness.report_stopped("p", token)).status == 503
 
     play(scenario, database_url, app_keys)
 
 
 def test_an_unexpected_error_is_answered_and_counted(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest = await world.pod()
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
 
         async def tamper(request: Request, onward: Onward) -> Response | Stream:
             raise ZeroDivisionError("a defect of ours")
 
-        world.kube_wire.tamper = tamper
-        answer = await world.poll(guest)
+        harness.kube_wire.tamper = tamper
+        answer = await harness.poll(guest)
         assert (answer.status, answer.json()["code"]) == (500, ProblemCode.DISPATCH_FAILED)
         counted = {"component": "server", "action": "request", "outcome": "defect"}
-        assert world.meter.get(RUNYARD_ACTIONS_TOTAL, **counted) == 1
+        assert harness.meter.get(RUNYARD_ACTIONS_TOTAL, **counted) == 1
 
     play(scenario, database_url, app_keys)
 
@@ -146,9 +148,9 @@ def test_an_unexpected_error_is_answered_and_counted(database_url: str, app_keys
 def test_an_invalid_token_review_does_not_authenticate(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest = await world.pod()
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
         answers = [
             ({}, (401, 503)),
             ({"status": {"authenticated": True}}, (401,)),
@@ -162,8 +164,8 @@ def test_an_invalid_token_review_does_not_authenticate(
             ) -> Response | Stream:
                 return json_response(201, body)
 
-            world.kube_wire.tamper = tamper
-            assert (await world.poll(guest)).status in allowed
+            harness.kube_wire.tamper = tamper
+            assert (await harness.poll(guest)).status in allowed
 
     play(scenario, database_url, app_keys)
 
@@ -201,8 +203,8 @@ def test_a_401_has_a_fix_and_no_credential(
     error: str,
     fix: str,
 ) -> None:
-    async def scenario(world: World) -> None:
-        answer = await world.ask("POST", path, b"{}", headers)
+    async def scenario(harness: Harness) -> None:
+        answer = await harness.ask("POST", path, b"{}", headers)
         body = answer.json()
         assert (answer.status, body["error"]) == (status, error)
         assert fix in body["fix"]
@@ -214,16 +216,16 @@ def test_a_401_has_a_fix_and_no_credential(
 def test_a_wrong_account_is_answered_with_the_operators_account(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest = await world.pod()
-        answer = await world.report_stopped("p", guest.token)
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
+        answer = await harness.report_stopped("p", guest.token)
         assert answer.status == 401
         assert guest.token.encode() not in answer.body
-        token = await world.admin.create_token(
+        token = await harness.admin.create_token(
             guest.name, namespace=SPACE, audience="", seconds=3600
         )
-        body = (await world.report_stopped("p", token)).json()
+        body = (await harness.report_stopped("p", token)).json()
         assert body["code"] == Denied.OTHER_PRINCIPAL.value
         assert "ServiceAccount" in body["fix"] and token not in str(body)
 
@@ -231,11 +233,11 @@ def test_a_wrong_account_is_answered_with_the_operators_account(
 
 
 def test_a_deeply_nested_report_is_400(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
-        token = await world.controller_token()
+    async def scenario(harness: Harness) -> None:
+        token = await harness.controller_token()
         headers = (("authorization", f"Bearer {token}"),)
         body = b'{"pod_name": "p", "ended_at": "", "more": ' + b"[" * 100_000
-        answer = await world.ask("POST", POD_STOPPED, body, headers)
+        answer = await harness.ask("POST", POD_STOPPED, body, headers)
         assert (answer.status, answer.json()["code"]) == (400, ProblemCode.REPORT_INVALID)
         assert answer.json()["reason"]
 

@@ -1,7 +1,7 @@
 """Pods, accounts and registrations are deleted together, in order, on proof, and at a limited rate."""
 
 import pytest
-from tests.dispatch.dispatchworld import SPACE, Guest, Lines, Onward, Tamper, World, play
+from tests.dispatch.dispatchharness import SPACE, Guest, Harness, Lines, Onward, Tamper, play
 
 from runyard.embedded.github.identity import KeyPair
 from runyard.http.messages import Request, Response, Stream, json_response
@@ -11,26 +11,26 @@ from runyard.telemetry.catalogue import RUNYARD_DELETIONS_TOTAL
 FORBIDDEN = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}
 
 
-async def draining(world: World, number: int) -> Guest:
-    if not world.server.shared.pools.known:
-        await world.pool()
-    guest = await world.pod(number)
-    await world.armed(guest)
-    world.overdue(guest)
-    await world.server.recovery.sweeper.step()
-    assert world.slot(guest)["state"] == "draining"
-    world.execute("UPDATE slots SET deadline = '2100-01-01Z' WHERE pod_uid = %s", guest.uid)
+async def draining(harness: Harness, number: int) -> Guest:
+    if not harness.server.shared.pools.known:
+        await harness.pool()
+    guest = await harness.pod(number)
+    await harness.armed(guest)
+    harness.overdue(guest)
+    await harness.server.recovery.sweeper.step()
+    assert harness.slot(guest)["state"] == "draining"
+    harness.execute("UPDATE slots SET deadline = '2100-01-01Z' WHERE pod_uid = %s", guest.uid)
     return guest
 
 
-async def sweep(world: World, *guests: Guest) -> None:
+async def sweep(harness: Harness, *guests: Guest) -> None:
     for guest in guests:
-        world.overdue(guest)
-    await world.server.recovery.sweeper.step()
+        harness.overdue(guest)
+    await harness.server.recovery.sweeper.step()
 
 
-def there(world: World, guest: Guest) -> tuple[bool, bool]:
-    found = [world.kube.find(kind, SPACE, guest.name) for kind in ("pods", "serviceaccounts")]
+def there(harness: Harness, guest: Guest) -> tuple[bool, bool]:
+    found = [harness.kube.find(kind, SPACE, guest.name) for kind in ("pods", "serviceaccounts")]
     return found[0] is not None, found[1] is not None
 
 
@@ -49,14 +49,14 @@ def test_an_undeletable_account_does_not_hold_the_budget(
 ) -> None:
     lines = Lines()
 
-    async def scenario(world: World) -> None:
-        guest = await draining(world, 1)
-        world.kube_wire.tamper = refusing("/serviceaccounts/", status)
-        await sweep(world, guest)
-        assert there(world, guest) == (False, True)
-        assert world.slot(guest)["state"] == "closed"
+    async def scenario(harness: Harness) -> None:
+        guest = await draining(harness, 1)
+        harness.kube_wire.tamper = refusing("/serviceaccounts/", status)
+        await sweep(harness, guest)
+        assert there(harness, guest) == (False, True)
+        assert harness.slot(guest)["state"] == "closed"
         outcome = "forbidden" if status == 403 else "failed"
-        found = world.meter.get(RUNYARD_DELETIONS_TOTAL, kind="service-account", outcome=outcome)
+        found = harness.meter.get(RUNYARD_DELETIONS_TOTAL, kind="service-account", outcome=outcome)
         assert found == 1
         logged = [line for line in lines if line.get("what") == "service-account"]
         assert [(line["name"], line["outcome"]) for line in logged] == [(guest.name, outcome)]
@@ -67,64 +67,64 @@ def test_an_undeletable_account_does_not_hold_the_budget(
 def test_an_undeletable_pod_is_reported_and_does_not_stop_the_others(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        stuck, other = await draining(world, 1), await draining(world, 2)
-        world.kube_wire.tamper = refusing(f"/pods/{stuck.name}")
-        await sweep(world, stuck, other)
-        assert there(world, stuck) == (True, True), "its account is not taken from under it"
-        assert there(world, other) == (False, False)
-        assert world.slot(stuck)["state"] == "draining"
-        assert world.slot(other)["state"] == "closed"
-        found = world.meter.get(RUNYARD_DELETIONS_TOTAL, kind="pod", outcome="forbidden")
+    async def scenario(harness: Harness) -> None:
+        stuck, other = await draining(harness, 1), await draining(harness, 2)
+        harness.kube_wire.tamper = refusing(f"/pods/{stuck.name}")
+        await sweep(harness, stuck, other)
+        assert there(harness, stuck) == (True, True), "its account is not taken from under it"
+        assert there(harness, other) == (False, False)
+        assert harness.slot(stuck)["state"] == "draining"
+        assert harness.slot(other)["state"] == "closed"
+        found = harness.meter.get(RUNYARD_DELETIONS_TOTAL, kind="pod", outcome="forbidden")
         assert found == 1
 
     play(scenario, database_url, app_keys)
 
 
 def test_a_slot_that_changed_meanwhile_keeps_its_pod(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
-        guest = await draining(world, 1)
+    async def scenario(harness: Harness) -> None:
+        guest = await draining(harness, 1)
 
         async def tamper(request: Request, onward: Onward) -> Response | Stream:
             if request.method == "GET" and request.path.endswith(guest.name):
                 # Between the decision and the deletion another transaction writes the row.
-                world.execute("UPDATE slots SET generation = generation + 1")
+                harness.execute("UPDATE slots SET generation = generation + 1")
             return await onward()
 
-        world.kube_wire.tamper = tamper
-        await sweep(world, guest)
-        assert there(world, guest) == (True, True)
-        assert world.meter.get(RUNYARD_DELETIONS_TOTAL, kind="pod", outcome="moved-on") == 1
+        harness.kube_wire.tamper = tamper
+        await sweep(harness, guest)
+        assert there(harness, guest) == (True, True)
+        assert harness.meter.get(RUNYARD_DELETIONS_TOTAL, kind="pod", outcome="moved-on") == 1
 
     play(scenario, database_url, app_keys)
 
 
 def test_only_so_many_pods_are_deleted_in_a_minute(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
-        guests = [await draining(world, number) for number in range(1, 5)]
-        await sweep(world, *guests)
-        assert [there(world, guest)[0] for guest in guests].count(True) == 2
-        await sweep(world, *guests)
-        assert [there(world, guest)[0] for guest in guests].count(True) == 2
-        await world.clock.sleep(61)
-        await sweep(world, *guests)
-        assert not any(there(world, guest)[0] for guest in guests)
-        assert world.meter.get(RUNYARD_DELETIONS_TOTAL, kind="pod", outcome="capped") == 4
+    async def scenario(harness: Harness) -> None:
+        guests = [await draining(harness, number) for number in range(1, 5)]
+        await sweep(harness, *guests)
+        assert [there(harness, guest)[0] for guest in guests].count(True) == 2
+        await sweep(harness, *guests)
+        assert [there(harness, guest)[0] for guest in guests].count(True) == 2
+        await harness.clock.sleep(61)
+        await sweep(harness, *guests)
+        assert not any(there(harness, guest)[0] for guest in guests)
+        assert harness.meter.get(RUNYARD_DELETIONS_TOTAL, kind="pod", outcome="capped") == 4
 
     play(scenario, database_url, app_keys, delete_most=2)
 
 
 def test_concurrent_deletions_share_the_limit(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
-        guests = [await draining(world, number) for number in range(1, 5)]
+    async def scenario(harness: Harness) -> None:
+        guests = [await draining(harness, number) for number in range(1, 5)]
 
         async def slow(request: Request, onward: Onward) -> Response | Stream:
-            await world.clock.sleep(0.1)
+            await harness.clock.sleep(0.1)
             return await onward()
 
-        world.kube_wire.tamper = slow
-        await sweep(world, *guests)
-        assert [there(world, guest)[0] for guest in guests].count(True) == 2
+        harness.kube_wire.tamper = slow
+        await sweep(harness, *guests)
+        assert [there(harness, guest)[0] for guest in guests].count(True) == 2
 
     play(scenario, database_url, app_keys, delete_most=2)
 
@@ -133,12 +133,12 @@ def test_concurrent_deletions_share_the_limit(database_url: str, app_keys: KeyPa
 def test_failed_deletions_do_not_count_towards_the_limit(
     database_url: str, app_keys: KeyPair, status: int
 ) -> None:
-    async def scenario(world: World) -> None:
-        stuck, other = await draining(world, 1), await draining(world, 2)
-        world.kube_wire.tamper = refusing(f"/pods/{stuck.name}", status)
-        await sweep(world, stuck)
-        await sweep(world, other)
-        assert (there(world, stuck)[0], there(world, other)[0]) == (True, False)
+    async def scenario(harness: Harness) -> None:
+        stuck, other = await draining(harness, 1), await draining(harness, 2)
+        harness.kube_wire.tamper = refusing(f"/pods/{stuck.name}", status)
+        await sweep(harness, stuck)
+        await sweep(harness, other)
+        assert (there(harness, stuck)[0], there(harness, other)[0]) == (True, False)
 
     play(scenario, database_url, app_keys, delete_most=1)
 
@@ -146,15 +146,15 @@ def test_failed_deletions_do_not_count_towards_the_limit(
 def test_a_terminating_pod_is_deleted_and_counted_once(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        guest = await draining(world, 1)
+    async def scenario(harness: Harness) -> None:
+        guest = await draining(harness, 1)
         body = {"metadata": {"finalizers": ["example.org/keep"]}}
-        await world.admin.patch(PODS, guest.name, body, namespace=SPACE)
+        await harness.admin.patch(PODS, guest.name, body, namespace=SPACE)
         for _ in range(3):
-            await sweep(world, guest)
-        assert there(world, guest) == (True, False)
-        assert world.meter.get(RUNYARD_DELETIONS_TOTAL, kind="pod", outcome="deleted") == 1
-        deletions = [each for each in world.kube_wire.requests if each.method == "DELETE"]
+            await sweep(harness, guest)
+        assert there(harness, guest) == (True, False)
+        assert harness.meter.get(RUNYARD_DELETIONS_TOTAL, kind="pod", outcome="deleted") == 1
+        deletions = [each for each in harness.kube_wire.requests if each.method == "DELETE"]
         assert len([each for each in deletions if "/pods/" in each.path]) == 1
 
     play(scenario, database_url, app_keys)
@@ -165,13 +165,13 @@ def test_recoveries_of_the_sweeper_are_logged_like_findings(
 ) -> None:
     lines = Lines()
 
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest = await world.pod(1)
-        await world.poll(guest)
-        await world.delete_pod(guest)
-        await sweep(world, guest)
-        assert world.slot(guest)["state"] == "closed"
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod(1)
+        await harness.poll(guest)
+        await harness.delete_pod(guest)
+        await sweep(harness, guest)
+        assert harness.slot(guest)["state"] == "closed"
         (line,) = [line for line in lines if line["event"] == "healed"]
         assert line["pod"] == guest.name and line["grace_seconds"] == 90
         assert {"age_seconds", "reason"} <= set(line)

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.dispatch.dispatchworld import Guest, World, play
+from tests.dispatch.dispatchharness import Guest, Harness, play
 
 from runyard.embedded.github.identity import KeyPair
 from runyard.embedded.github.session import RunnerSession
@@ -31,44 +31,44 @@ def sample(at: Any, **changes: Any) -> dict[str, Any]:
 
 
 async def report(
-    world: World, guest: Guest, *samples: Any, name: str = "", body: Any = None
+    harness: Harness, guest: Guest, *samples: Any, name: str = "", body: Any = None
 ) -> Response:
     path = POD_METRICS.replace("{pod_name}", name or guest.name)
     sent = msgspec.json.encode({"samples": samples}) if body is None else body
-    return await world.ask("POST", path, sent, (("authorization", f"Bearer {guest.token}"),))
+    return await harness.ask("POST", path, sent, (("authorization", f"Bearer {guest.token}"),))
 
 
-async def executing(world: World, guest: Guest) -> tuple[int, RunnerSession]:
-    job = await world.armed(guest)
-    session = world.github.connect(await world.jit(guest))
+async def executing(harness: Harness, guest: Guest) -> tuple[int, RunnerSession]:
+    job = await harness.armed(guest)
+    session = harness.github.connect(await harness.jit(guest))
     assert isinstance(session, RunnerSession)
-    await world.github.settle()
+    await harness.github.settle()
     return job, session
 
 
 def test_samples_are_stored_for_the_executing_job_or_dropped(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest, warm = await world.pod(1), await world.pod(2)
-        now = world.clock.now()
-        assert (await report(world, warm, sample(now), sample(now + 15))).status == 204
-        await world.armed(warm, "mona/dots")
-        assert (await report(world, warm, sample(now))).status == 204
-        assert world.meter.get(TUIST_RUNNERS_RECOVERY_COUNT, kind=DROPPED) == 3
-        job, session = await executing(world, guest)
-        first = to_rfc3339(world.clock.now())
-        assert (await report(world, guest, sample(first, cpu_iowait_percent=3))).status == 204
-        assert (await report(world, guest, sample(first))).status == 204, "twice is once"
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest, warm = await harness.pod(1), await harness.pod(2)
+        now = harness.clock.now()
+        assert (await report(harness, warm, sample(now), sample(now + 15))).status == 204
+        await harness.armed(warm, "mona/dots")
+        assert (await report(harness, warm, sample(now))).status == 204
+        assert harness.meter.get(TUIST_RUNNERS_RECOVERY_COUNT, kind=DROPPED) == 3
+        job, session = await executing(harness, guest)
+        first = to_rfc3339(harness.clock.now())
+        assert (await report(harness, guest, sample(first, cpu_iowait_percent=3))).status == 204
+        assert (await report(harness, guest, sample(first))).status == 204, "twice is once"
         session.finish("success")
-        await world.github.settle()
-        await world.clock.sleep(5)
-        assert (await report(world, guest, sample(world.clock.now()))).status == 204
-        rows = world.rows("SELECT * FROM samples ORDER BY at")
+        await harness.github.settle()
+        await harness.clock.sleep(5)
+        assert (await report(harness, guest, sample(harness.clock.now()))).status == 204
+        rows = harness.rows("SELECT * FROM samples ORDER BY at")
         assert [(row["job_id"], row["cpu_iowait_percent"]) for row in rows] == [(job, 3), (job, 0)]
         assert rows[0]["disk_total_bytes"] == 100 << 30
-        assert world.meter.get(TUIST_RUNNERS_RECOVERY_COUNT, kind=DROPPED) == 3
+        assert harness.meter.get(TUIST_RUNNERS_RECOVERY_COUNT, kind=DROPPED) == 3
 
     play(scenario, database_url, app_keys)
 
@@ -95,69 +95,69 @@ NONSENSE: list[Any] = [
 def test_invalid_samples_are_refused_as_a_whole(
     database_url: str, app_keys: KeyPair, body: Any
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest = await world.pod()
-        await executing(world, guest)
-        now = world.clock.now()
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
+        await executing(harness, guest)
+        now = harness.clock.now()
         if isinstance(body, bytes):
-            answer = await report(world, guest, body=body)
+            answer = await report(harness, guest, body=body)
         else:
             samples = [
                 each | {"timestamp": now} if each["timestamp"] == 0.0 else each for each in body
             ]
-            answer = await report(world, guest, sample(now), *samples)
+            answer = await report(harness, guest, sample(now), *samples)
         assert answer.status == 400, answer
-        assert not world.rows("SELECT * FROM samples")
+        assert not harness.rows("SELECT * FROM samples")
 
     play(scenario, database_url, app_keys)
 
 
 def test_a_runner_reports_only_for_its_own_pod(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest, other = await world.pod(1), await world.pod(2)
-        await executing(world, guest)
-        now = sample(world.clock.now())
-        assert (await report(world, other, now, name=guest.name)).status == 401
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest, other = await harness.pod(1), await harness.pod(2)
+        await executing(harness, guest)
+        now = sample(harness.clock.now())
+        assert (await report(harness, other, now, name=guest.name)).status == 401
         stranger = Guest(guest.name, guest.uid, "nonsense")
-        assert (await report(world, stranger, now)).status == 401
-        world.database.down = True
-        assert (await report(world, guest, now)).status == 500
-        assert not world.rows("SELECT * FROM samples")
+        assert (await report(harness, stranger, now)).status == 401
+        harness.database.down = True
+        assert (await report(harness, guest, now)).status == 500
+        assert not harness.rows("SELECT * FROM samples")
 
     play(scenario, database_url, app_keys)
 
 
-async def stopped(world: World, guest: Guest, ended_at: float) -> None:
-    token = await world.controller_token()
+async def stopped(harness: Harness, guest: Guest, ended_at: float) -> None:
+    token = await harness.controller_token()
     body = msgspec.json.encode({"pod_name": guest.name, "ended_at": to_rfc3339(ended_at)})
-    answer = await world.ask("POST", POD_STOPPED, body, (("authorization", f"Bearer {token}"),))
+    answer = await harness.ask("POST", POD_STOPPED, body, (("authorization", f"Bearer {token}"),))
     assert answer.status == 204
 
 
 def test_the_end_of_a_session_only_ever_moves_earlier(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest = await world.pod()
-        await world.armed(guest)
-        began = world.slot(guest)["claimed_at"].timestamp()
-        await world.clock.sleep(1000)
-        now = world.clock.now()
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
+        await harness.armed(guest)
+        began = harness.slot(guest)["claimed_at"].timestamp()
+        await harness.clock.sleep(1000)
+        now = harness.clock.now()
 
         def ended() -> float:
-            return round(world.slot(guest)["ended_at"].timestamp() - began)
+            return round(harness.slot(guest)["ended_at"].timestamp() - began)
 
-        await stopped(world, guest, now + 9999)
+        await stopped(harness, guest, now + 9999)
         assert ended() == 1000, "nobody knows the future"
-        await stopped(world, guest, began + 600)
+        await stopped(harness, guest, began + 600)
         assert ended() == 600
-        await world.delete_pod(guest)
-        await stopped(world, guest, began + 700)
-        assert (ended(), world.slot(guest)["state"]) == (600, "closed")
-        await stopped(world, guest, began + 500)
+        await harness.delete_pod(guest)
+        await stopped(harness, guest, began + 700)
+        assert (ended(), harness.slot(guest)["state"]) == (600, "closed")
+        await stopped(harness, guest, began + 500)
         assert ended() == 500, "also when it is closed"
-        await stopped(world, guest, began - 500)
+        await stopped(harness, guest, began - 500)
         assert ended() == 0, "and never before it began"
 
     play(scenario, database_url, app_keys)
@@ -166,16 +166,16 @@ def test_the_end_of_a_session_only_ever_moves_earlier(database_url: str, app_key
 def test_a_stop_report_that_frees_a_claim_is_a_recovery(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        claimed, idle = await world.pod(1), await world.pod(2)
-        await world.armed(claimed)
-        await world.poll(idle)
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        claimed, idle = await harness.pod(1), await harness.pod(2)
+        await harness.armed(claimed)
+        await harness.poll(idle)
         for guest in (claimed, idle):
-            await world.delete_pod(guest)
-            await stopped(world, guest, world.clock.now())
+            await harness.delete_pod(guest)
+            await stopped(harness, guest, harness.clock.now())
         counts = [
-            world.meter.get(TUIST_RUNNERS_RECOVERY_COUNT, kind=kind)
+            harness.meter.get(TUIST_RUNNERS_RECOVERY_COUNT, kind=kind)
             for kind in ("stranded_claim_released", "pod_stop_recovery_scheduled")
         ]
         assert counts == [1, 1]

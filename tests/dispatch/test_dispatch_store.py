@@ -448,10 +448,10 @@ class _Spy:
     async def read(self, *statements: Statement) -> list[list[Row]]:
         return await self._tx.read(*statements)
 
-    async def finish(self, *statements: Statement) -> list[list[Row]]:
+    async def finish(self, *statements: Statement, alone: bool = False) -> list[list[Row]]:
         for sql, _ in statements:
             self._note(sql)
-        return await self._tx.finish(*statements)
+        return await self._tx.finish(*statements, alone=alone)
 
 
 def test_locks_are_taken_in_one_order(database_url: str) -> None:

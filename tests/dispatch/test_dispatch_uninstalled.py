@@ -1,6 +1,6 @@
 """After the App was uninstalled, its jobs and runners are kept, read rarely and reported."""
 
-from tests.dispatch.dispatchworld import World, play
+from tests.dispatch.dispatchharness import Harness, play
 
 from runyard.components import server
 from runyard.embedded.github.identity import KeyPair
@@ -11,26 +11,26 @@ from runyard.telemetry.health import Health
 UNKNOWN_INSTALLATION = 999_999  # an installation that GitHub does not know
 
 
-def uninstall(world: World) -> None:
-    world.execute("UPDATE tenants SET installation_id = %s", UNKNOWN_INSTALLATION)
-    world.execute("UPDATE slots SET installation_id = %s", UNKNOWN_INSTALLATION)
+def uninstall(harness: Harness) -> None:
+    harness.execute("UPDATE tenants SET installation_id = %s", UNKNOWN_INSTALLATION)
+    harness.execute("UPDATE slots SET installation_id = %s", UNKNOWN_INSTALLATION)
 
 
 def test_a_hidden_job_is_read_rarely_and_closed_after_a_day(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        job = await world.queued()
-        uninstall(world)
-        await world.clock.sleep(3601)
-        await world.server.recovery.reader.step_stale()
-        wait = world.job(job)["look_at"].timestamp() - world.clock.now()
-        assert world.job(job)["state"] == "queued" and 300 < wait < 900
-        await world.clock.sleep(86400)
-        await world.server.recovery.reader.step_stale()
-        assert world.job(job)["state"] == "done"
-        assert world.meter.get(TUIST_RUNNERS_RECOVERY_COUNT, kind="queued_reaped") == 1
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        job = await harness.queued()
+        uninstall(harness)
+        await harness.clock.sleep(3601)
+        await harness.server.recovery.reader.step_stale()
+        wait = harness.job(job)["look_at"].timestamp() - harness.clock.now()
+        assert harness.job(job)["state"] == "queued" and 300 < wait < 900
+        await harness.clock.sleep(86400)
+        await harness.server.recovery.reader.step_stale()
+        assert harness.job(job)["state"] == "done"
+        assert harness.meter.get(TUIST_RUNNERS_RECOVERY_COUNT, kind="queued_reaped") == 1
 
     play(scenario, database_url, app_keys)
 
@@ -38,17 +38,17 @@ def test_a_hidden_job_is_read_rarely_and_closed_after_a_day(
 def test_a_hidden_runner_is_kept_and_reported_until_github_answers(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        health = Health(world.clock, conditions.ALL)
-        wired = server.wire(world.deps(health=health))
-        await world.pool()
-        guest = await world.pod(1)
-        await world.armed(guest)
-        uninstall(world)
-        world.overdue(guest)
+    async def scenario(harness: Harness) -> None:
+        health = Health(harness.clock, conditions.ALL)
+        wired = server.wire(harness.deps(health=health))
+        await harness.pool()
+        guest = await harness.pod(1)
+        await harness.armed(guest)
+        uninstall(harness)
+        harness.overdue(guest)
         await wired.recovery.sweeper.step()
-        slot = world.slot(guest)
-        wait = slot["deadline"].timestamp() - world.clock.now()
+        slot = harness.slot(guest)
+        wait = slot["deadline"].timestamp() - harness.clock.now()
         assert slot["state"] == "armed" and wait > 200, "nothing is freed, nobody is pestered"
 
         async def shown() -> list[str]:
@@ -56,12 +56,12 @@ def test_a_hidden_runner_is_kept_and_reported_until_github_answers(
             return [each.message for each in health.report() if each.code == "fences-unanswered"]
 
         assert not await shown()
-        await world.clock.sleep(601)
+        await harness.clock.sleep(601)
         assert await shown() == ["acme: 1 for up to 10 min"]
-        world.execute("UPDATE tenants SET installation_id = %s", world.acme)  # installed again
-        world.overdue(guest)
+        harness.execute("UPDATE tenants SET installation_id = %s", harness.acme)  # installed again
+        harness.overdue(guest)
         await wired.recovery.sweeper.step()
-        assert world.slot(guest)["state"] == "draining" and not world.github.runners()
+        assert harness.slot(guest)["state"] == "draining" and not harness.github.runners()
         assert not await shown()
 
     play(scenario, database_url, app_keys)

@@ -18,7 +18,7 @@ from runyard.sim.trace import Trace
 T = TypeVar("T")
 
 
-class World:
+class Harness:
     """What outlives every process: a disk, a database, a peer and a driver."""
 
     def __init__(self) -> None:
@@ -58,45 +58,45 @@ class Disk:
 
 
 class Driver:
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
 
     async def boot(self, name: str) -> None:
-        self.world.did.append(f"boot {name}")
-        await self.world.clock.sleep(10)
-        self.world.did.append(f"booted {name}")
+        self.harness.did.append(f"boot {name}")
+        await self.harness.clock.sleep(10)
+        self.harness.did.append(f"booted {name}")
 
 
 async def nothing(_: Tx) -> None:
     pass
 
 
-async def part(world: World) -> None:
+async def part(harness: Harness) -> None:
     """Four effects, each of which a finally tries to undo."""
     try:
-        await world.send("/one")
-        await world.database.transact(nothing, name="two")
-        world.disk.write("three")
-        await world.driver.boot("four")
-        await world.clock.sleep(1e6)
+        await harness.send("/one")
+        await harness.database.transact(nothing, name="two")
+        harness.disk.write("three")
+        await harness.driver.boot("four")
+        await harness.clock.sleep(1e6)
     finally:
         try:
-            world.disk.write("tidy disk")
+            harness.disk.write("tidy disk")
         finally:
             try:
-                await world.database.transact(nothing, name="tidy database")
+                await harness.database.transact(nothing, name="tidy database")
             finally:
-                await world.send("/tidy")
+                await harness.send("/tidy")
 
 
 EVERYTHING = ["/one", "two", "three", "boot four", "booted four"]
 
 
-def simulate(scenario: Callable[[World], Coroutine[Any, Any, None]]) -> list[str]:
+def simulate(scenario: Callable[[Harness], Coroutine[Any, Any, None]]) -> list[str]:
     async def main() -> list[str]:
-        world = World()
-        await scenario(world)
-        return list(world.did)
+        harness = Harness()
+        await scenario(harness)
+        return list(harness.did)
 
     return run_virtual(main())
 
@@ -118,156 +118,156 @@ def simulate(scenario: Callable[[World], Coroutine[Any, Any, None]]) -> list[str
 def test_nothing_is_tidied_up_after_a_crash_at_any_effect(
     effect: int, when: Any, left: int
 ) -> None:
-    async def scenario(world: World) -> None:
-        world.process.crash_at(effect, when=when)
-        world.process.start(lambda: part(world))
-        await world.clock.sleep(100)
-        assert not world.process.alive
-        assert world.process.effects == effect
-        assert world.process.failure is None
+    async def scenario(harness: Harness) -> None:
+        harness.process.crash_at(effect, when=when)
+        harness.process.start(lambda: part(harness))
+        await harness.clock.sleep(100)
+        assert not harness.process.alive
+        assert harness.process.effects == effect
+        assert harness.process.failure is None
 
     assert simulate(scenario) == EVERYTHING[:left]
 
 
 def test_a_kill_between_effects_tidies_nothing_up_and_a_restart_does_it_all_again() -> None:
-    async def scenario(world: World) -> None:
-        world.process.start(lambda: part(world))
-        await world.clock.sleep(5)  # the VM is booting
-        world.process.crash()
-        world.process.crash()  # killing the dead is nothing
-        await world.clock.sleep(100)
-        assert world.did == EVERYTHING[:4]
-        world.process.restart()
-        await world.clock.sleep(100)
-        assert world.process.alive
-        assert world.process.starts == 2
-        world.process.restart()
-        await world.clock.sleep(100)
-        assert world.process.starts == 3
+    async def scenario(harness: Harness) -> None:
+        harness.process.start(lambda: part(harness))
+        await harness.clock.sleep(5)  # the VM is booting
+        harness.process.crash()
+        harness.process.crash()  # killing the dead is nothing
+        await harness.clock.sleep(100)
+        assert harness.did == EVERYTHING[:4]
+        harness.process.restart()
+        await harness.clock.sleep(100)
+        assert harness.process.alive
+        assert harness.process.starts == 2
+        harness.process.restart()
+        await harness.clock.sleep(100)
+        assert harness.process.starts == 3
 
     assert simulate(scenario) == EVERYTHING[:4] + EVERYTHING + EVERYTHING
 
 
 def test_what_lingers_of_an_old_life_cannot_act_in_a_new_one() -> None:
-    async def lingering(world: World) -> None:
+    async def lingering(harness: Harness) -> None:
         try:
-            await world.clock.sleep(1e6)
+            await harness.clock.sleep(1e6)
         finally:
-            await world.clock.sleep(50)  # the new life has begun by now
-            await world.send("/ghost")
+            await harness.clock.sleep(50)  # the new life has begun by now
+            await harness.send("/ghost")
 
-    async def scenario(world: World) -> None:
-        world.process.start(lambda: lingering(world))
-        await world.clock.sleep(1)
-        world.process.crash()
-        world.process.start(lambda: part(world))
-        await world.clock.sleep(100)
+    async def scenario(harness: Harness) -> None:
+        harness.process.start(lambda: lingering(harness))
+        await harness.clock.sleep(1)
+        harness.process.crash()
+        harness.process.start(lambda: part(harness))
+        await harness.clock.sleep(100)
 
     assert simulate(scenario) == EVERYTHING
 
 
 def test_children_die_even_if_their_parent_hangs_in_its_finally() -> None:
-    async def child(world: World) -> None:
+    async def child(harness: Harness) -> None:
         while True:
-            await world.clock.sleep(1)
-            world.did.append("tick")
+            await harness.clock.sleep(1)
+            harness.did.append("tick")
 
-    async def parent(world: World) -> None:
+    async def parent(harness: Harness) -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(child(world))
+            group.create_task(child(harness))
             try:
-                await world.clock.sleep(1e6)
+                await harness.clock.sleep(1e6)
             finally:
-                await world.send("/never")
+                await harness.send("/never")
 
-    async def scenario(world: World) -> None:
-        world.process.start(lambda: parent(world))
-        await world.clock.sleep(2.5)
-        world.process.crash()
-        await world.clock.sleep(100)
+    async def scenario(harness: Harness) -> None:
+        harness.process.start(lambda: parent(harness))
+        await harness.clock.sleep(2.5)
+        harness.process.crash()
+        await harness.clock.sleep(100)
 
     assert simulate(scenario) == ["tick", "tick"]
 
 
 def test_a_crash_from_its_own_sync_code_stops_it_at_the_next_await() -> None:
-    async def suicidal(world: World) -> None:
-        world.process.crash()
+    async def suicidal(harness: Harness) -> None:
+        harness.process.crash()
         try:
-            await world.send("/one")
+            await harness.send("/one")
         except Exception:  # noqa: BLE001 - as careless code would
-            world.did.append("caught")
-        world.did.append("went on")
+            harness.did.append("caught")
+        harness.did.append("went on")
 
-    async def scenario(world: World) -> None:
-        world.process.start(lambda: suicidal(world))
-        await world.clock.sleep(1)
+    async def scenario(harness: Harness) -> None:
+        harness.process.start(lambda: suicidal(harness))
+        await harness.clock.sleep(1)
 
     assert simulate(scenario) == []
 
 
 def test_a_sync_effect_of_the_dead_is_not_an_ordinary_exception() -> None:
-    async def careless(world: World) -> None:
-        world.process.crash()
+    async def careless(harness: Harness) -> None:
+        harness.process.crash()
         try:
-            world.disk.write("no")
+            harness.disk.write("no")
         except Exception:  # noqa: BLE001 - as careless code would
-            world.did.append("caught")
+            harness.did.append("caught")
 
-    async def scenario(world: World) -> None:
-        world.process.start(lambda: careless(world))
-        await world.clock.sleep(1)
+    async def scenario(harness: Harness) -> None:
+        harness.process.start(lambda: careless(harness))
+        await harness.clock.sleep(1)
 
     assert simulate(scenario) == []
 
 
-def test_detached_work_of_the_world_goes_on_without_the_process() -> None:
-    async def boots(world: World) -> None:
-        await world.slow.boot("vm")
+def test_detached_work_of_a_dependency_goes_on_without_the_process() -> None:
+    async def boots(harness: Harness) -> None:
+        await harness.slow.boot("vm")
 
-    async def scenario(world: World) -> None:
-        world.process.start(lambda: boots(world))
-        await world.clock.sleep(5)
-        world.process.crash()
-        await world.clock.sleep(100)
+    async def scenario(harness: Harness) -> None:
+        harness.process.start(lambda: boots(harness))
+        await harness.clock.sleep(5)
+        harness.process.crash()
+        await harness.clock.sleep(100)
 
     assert simulate(scenario) == ["boot vm", "booted vm"]
 
 
 def test_a_failing_effect_can_be_a_crash_point_too() -> None:
-    async def writes(world: World) -> None:
+    async def writes(harness: Harness) -> None:
         try:
-            world.disk.write("full")
+            harness.disk.write("full")
         except OSError:
-            world.did.append("handled")
+            harness.did.append("handled")
 
-    async def scenario(world: World) -> None:
-        world.process.crash_at(1, when="after")
-        world.process.start(lambda: writes(world))
-        await world.clock.sleep(1)
-        assert not world.process.alive
+    async def scenario(harness: Harness) -> None:
+        harness.process.crash_at(1, when="after")
+        harness.process.start(lambda: writes(harness))
+        await harness.clock.sleep(1)
+        assert not harness.process.alive
 
     assert simulate(scenario) == ["full"]
 
 
 def test_other_attributes_and_results_pass_through_a_wrapper() -> None:
-    async def reads(world: World) -> None:
-        world.did.append(f"{world.disk.size} {world.disk.write('x')}")
+    async def reads(harness: Harness) -> None:
+        harness.did.append(f"{harness.disk.size} {harness.disk.write('x')}")
 
-    async def scenario(world: World) -> None:
-        world.process.start(lambda: reads(world))
-        await world.clock.sleep(1)
+    async def scenario(harness: Harness) -> None:
+        harness.process.start(lambda: reads(harness))
+        await harness.clock.sleep(1)
 
     assert simulate(scenario) == ["x", "42 wrote x"]
 
 
 def test_a_part_that_dies_by_itself_fails_the_run_with_its_traceback() -> None:
-    async def buggy(world: World) -> None:
-        await world.clock.sleep(3)
+    async def buggy(harness: Harness) -> None:
+        await harness.clock.sleep(3)
         raise KeyError("bug")
 
-    async def scenario(world: World) -> None:
-        world.process.start(lambda: buggy(world))
-        await world.clock.sleep(100)
+    async def scenario(harness: Harness) -> None:
+        harness.process.start(lambda: buggy(harness))
+        await harness.clock.sleep(100)
 
     with pytest.raises(ComponentDied, match="bug") as caught:
         simulate(scenario)
@@ -280,16 +280,16 @@ def test_an_expected_exit_can_be_supervised() -> None:
     class LeaseLost(Exception):
         pass
 
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         async def brief() -> None:
-            world.did.append("up")
-            await world.clock.sleep(10)
+            harness.did.append("up")
+            await harness.clock.sleep(10)
             raise LeaseLost
 
-        process = Process("leader", trace=world.trace, expected_exits=(LeaseLost,))
+        process = Process("leader", trace=harness.trace, expected_exits=(LeaseLost,))
         process.on_exit(process.restart)
         process.start(brief)
-        await world.clock.sleep(25)
+        await harness.clock.sleep(25)
         assert process.alive
         assert isinstance(process.failure, LeaseLost)
 
@@ -297,38 +297,38 @@ def test_an_expected_exit_can_be_supervised() -> None:
 
 
 def test_a_part_that_is_cancelled_by_nobody_fails_the_run() -> None:
-    async def confused(world: World) -> None:
+    async def confused(harness: Harness) -> None:
         raise asyncio.CancelledError
 
-    async def scenario(world: World) -> None:
-        world.process.start(lambda: confused(world))
-        await world.clock.sleep(1)
+    async def scenario(harness: Harness) -> None:
+        harness.process.start(lambda: confused(harness))
+        await harness.clock.sleep(1)
 
     with pytest.raises(ComponentDied):
         simulate(scenario)
 
 
 def test_exceptions_in_the_remains_of_the_killed_do_not_fail_the_run() -> None:
-    async def sore(world: World) -> None:
+    async def sore(harness: Harness) -> None:
         try:
-            await world.clock.sleep(1e6)
+            await harness.clock.sleep(1e6)
         finally:
             raise ValueError("broken on the way out")
 
-    async def scenario(world: World) -> None:
-        world.process.start(lambda: sore(world))
-        await world.clock.sleep(1)
-        world.process.crash()
-        await world.clock.sleep(1)
+    async def scenario(harness: Harness) -> None:
+        harness.process.start(lambda: sore(harness))
+        await harness.clock.sleep(1)
+        harness.process.crash()
+        await harness.clock.sleep(1)
 
     assert simulate(scenario) == []
 
 
 def test_starting_what_runs_is_refused() -> None:
-    async def scenario(world: World) -> None:
-        world.process.start(lambda: part(world))
+    async def scenario(harness: Harness) -> None:
+        harness.process.start(lambda: part(harness))
         with pytest.raises(SimulationError, match="already"):
-            world.process.start(lambda: part(world))
+            harness.process.start(lambda: part(harness))
 
     simulate(scenario)
 
@@ -336,13 +336,13 @@ def test_starting_what_runs_is_refused() -> None:
 def test_a_run_with_crashes_replays() -> None:
     def digest(seed: int) -> str:
         async def main() -> str:
-            world = World()
-            world.process.crash_at(3, when="after")
-            world.process.start(lambda: part(world))
-            await world.clock.sleep(20)
-            world.process.restart()
-            await world.clock.sleep(20)
-            return world.trace.digest()
+            harness = Harness()
+            harness.process.crash_at(3, when="after")
+            harness.process.start(lambda: part(harness))
+            await harness.clock.sleep(20)
+            harness.process.restart()
+            await harness.clock.sleep(20)
+            return harness.trace.digest()
 
         return run_virtual(main(), seed=seed)
 

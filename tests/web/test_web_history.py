@@ -3,7 +3,7 @@
 from typing import Any
 
 import msgspec
-from tests.dispatch.dispatchworld import World, play
+from tests.dispatch.dispatchharness import Harness, play
 from tests.fixtures_postgres import database_url, postgres  # noqa: F401 fixtures
 
 from runyard.embedded.github.identity import generate_key_pair
@@ -17,8 +17,8 @@ async def nobody(_: Request) -> Response | None:
     return None
 
 
-async def get(world: World, path: str) -> tuple[int, Any]:
-    table = Routes("history", "v1", HistoryApi(world.database).routes(), guard=nobody)
+async def get(harness: Harness, path: str) -> tuple[int, Any]:
+    table = Routes("history", "v1", HistoryApi(harness.database).routes(), guard=nobody)
     answer = await table.handle(Request(method="GET", path=path))
     assert isinstance(answer, Response)
     return answer.status, msgspec.json.decode(answer.body)
@@ -27,13 +27,13 @@ async def get(world: World, path: str) -> tuple[int, Any]:
 def test_a_transition_has_actor_time_states_and_reason(
     database_url: str,  # noqa: F811 the fixture
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest = await world.pod()
-        job = await world.armed(guest)
-        world.overdue(guest)
-        await world.server.recovery.sweeper.step()
-        status, found = await get(world, f"/api/v1/jobs/{job}/transitions")
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
+        job = await harness.armed(guest)
+        harness.overdue(guest)
+        await harness.server.recovery.sweeper.step()
+        status, found = await get(harness, f"/api/v1/jobs/{job}/transitions")
         assert status == 200 and found["more"] is False
         told = [(each["subject"], each["source"], each["target"]) for each in found["transitions"]]
         assert told == [
@@ -47,31 +47,31 @@ def test_a_transition_has_actor_time_states_and_reason(
             each["reason"] and each["text"] and each["actor"] and each["at"]
             for each in found["transitions"]
         )
-        _, slot = await get(world, f"/api/v1/slots/{guest.uid}/transitions")
+        _, slot = await get(harness, f"/api/v1/slots/{guest.uid}/transitions")
         assert [each["target"] for each in slot["transitions"]] == [
             *("idle", "offered", "armed", "draining"),
         ]
         assert slot["transitions"][-1]["reason"] == Why.FENCE_DELETED
-        assert await get(world, "/api/v1/jobs/1/transitions") == (
+        assert await get(harness, "/api/v1/jobs/1/transitions") == (
             200,
             {"transitions": [], "more": False},
         )
         for nonsense in ("x", "-1", "99999999999999999999", "1.5"):
-            assert (await get(world, f"/api/v1/jobs/{nonsense}/transitions"))[0] == 400
-            assert (await get(world, f"/api/v1/jobs/{nonsense}/metrics"))[0] == 400
-        world.database.down = True
-        assert (await get(world, f"/api/v1/jobs/{job}/transitions"))[0] == 503
+            assert (await get(harness, f"/api/v1/jobs/{nonsense}/transitions"))[0] == 400
+            assert (await get(harness, f"/api/v1/jobs/{nonsense}/metrics"))[0] == 400
+        harness.database.down = True
+        assert (await get(harness, f"/api/v1/jobs/{job}/transitions"))[0] == 503
 
     play(scenario, database_url, generate_key_pair())
 
 
 def test_the_samples_of_a_job(database_url: str) -> None:  # noqa: F811 the fixture
-    async def scenario(world: World) -> None:
-        world.execute(
+    async def scenario(harness: Harness) -> None:
+        harness.execute(
             "INSERT INTO samples SELECT 7, to_timestamp(n), n, 0, 1, 2, 3, 4, 5, 6"
             " FROM generate_series(1, 3) n"
         )
-        status, found = await get(world, "/api/v1/jobs/7/metrics")
+        status, found = await get(harness, "/api/v1/jobs/7/metrics")
         assert status == 200
         assert [each["timestamp"] for each in found["samples"]] == [1, 2, 3]
         assert found["samples"][2] == {
@@ -85,6 +85,6 @@ def test_the_samples_of_a_job(database_url: str) -> None:  # noqa: F811 the fixt
             "disk_used_bytes": 5.0,
             "disk_total_bytes": 6.0,
         }
-        assert (await get(world, "/api/v1/jobs/8/metrics"))[1]["samples"] == []
+        assert (await get(harness, "/api/v1/jobs/8/metrics"))[1]["samples"] == []
 
     play(scenario, database_url, generate_key_pair())

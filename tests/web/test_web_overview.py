@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.dispatch.dispatchworld import SPACE, Guest, World, play
+from tests.dispatch.dispatchharness import SPACE, Guest, Harness, play
 
 from runyard.db.contract import Unavailable
 from runyard.dispatch.settings import Limit
@@ -30,15 +30,15 @@ SETTINGS = Settings()
 
 
 async def look(
-    world: World, settings: Settings = SETTINGS, *, kube: Kube | None = None
+    harness: Harness, settings: Settings = SETTINGS, *, kube: Kube | None = None
 ) -> Overview:
-    now = world.clock.now()
+    now = harness.clock.now()
     snapshot = Snapshot(
         at=now,
         postgres=Source(name="Postgres", state="ok", as_of=now),
         kubernetes=Source(name="Kubernetes", state="ok", as_of=now),
-        records=await read_records(world.database, settings, world.server.matcher.preview),
-        cluster=await read_cluster(kube or world.admin, namespace=SPACE),
+        records=await read_records(harness.database, settings, harness.server.matcher.preview),
+        cluster=await read_cluster(kube or harness.admin, namespace=SPACE),
     )
     return build_overview(snapshot, settings, DispatchLimits())
 
@@ -52,24 +52,24 @@ def runner_of(view: Overview, guest: Guest) -> Runner:
     return next(runner for runner in view.runners if runner.uid == guest.uid)
 
 
-async def host(world: World, name: str = "mini-1", **labels: str) -> None:
-    await world.admin.create(NODES, {"metadata": {"name": name, "labels": labels}})
-    await beat(world, name)
+async def host(harness: Harness, name: str = "mini-1", **labels: str) -> None:
+    await harness.admin.create(NODES, {"metadata": {"name": name, "labels": labels}})
+    await beat(harness, name)
 
 
-async def beat(world: World, name: str, *, ready: str = "True", **condition: str) -> None:
-    now = world.clock.now()
+async def beat(harness: Harness, name: str, *, ready: str = "True", **condition: str) -> None:
+    now = harness.clock.now()
     told = {"type": "Ready", "status": ready, "lastHeartbeatTime": to_rfc3339(now), **condition}
     status = {"conditions": [told], "allocatable": {"pods": "2"}, "capacity": {"pods": "2"}}
-    await world.admin.patch(NODES, name, {"status": status}, subresource="status")
+    await harness.admin.patch(NODES, name, {"status": status}, subresource="status")
     lease = {"holderIdentity": name, "renewTime": to_rfc3339_micro(now)}
     where: dict[str, Any] = {"namespace": names.NODE_LEASE_NAMESPACE, "manager": "test"}
-    await world.admin.apply(LEASES, name, {"spec": lease}, **where, force=True)
+    await harness.admin.apply(LEASES, name, {"spec": lease}, **where, force=True)
 
 
 def test_an_empty_fleet_says_what_to_do_first(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
-        view = await look(world)
+    async def scenario(harness: Harness) -> None:
+        view = await look(harness)
         assert view.verdict.title == "There is no RunnerPool yet"
         assert (view.pools, view.runners, view.waiting, view.healed) == ((), (), (), ())
 
@@ -77,39 +77,39 @@ def test_an_empty_fleet_says_what_to_do_first(database_url: str, app_keys: KeyPa
 
 
 def test_a_jobs_whole_life_is_shown(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool(replicas=1)
-        guest = await world.pod()
-        assert runner_of(await look(world), guest).state == "starting"
+    async def scenario(harness: Harness) -> None:
+        await harness.pool(replicas=1)
+        guest = await harness.pod()
+        assert runner_of(await look(harness), guest).state == "starting"
 
-        await world.poll(guest)
-        view = await look(world)
+        await harness.poll(guest)
+        view = await look(harness)
         assert runner_of(view, guest).state == "idle"
         assert view.verdict.tone == "good"
         assert (view.pools[0].idle, view.pools[0].desired) == (1, 1)
 
-        job = await world.offered(guest)
-        view = await look(world)
+        job = await harness.offered(guest)
+        view = await look(harness)
         assert runner_of(view, guest).state == "taking"
         assert job_of(view, job).state == "taking"
         assert job_of(view, job).runner == guest.name
         assert view.totals.waiting == 1
 
-        await world.mint()
-        await world.clock.sleep(2)
-        session = world.github.connect(await world.jit(guest))
+        await harness.mint()
+        await harness.clock.sleep(2)
+        session = harness.github.connect(await harness.jit(guest))
         assert isinstance(session, RunnerSession)
-        await world.github.settle()
-        view = await look(world)
+        await harness.github.settle()
+        view = await look(harness)
         assert runner_of(view, guest).state == "busy"
         assert runner_of(view, guest).repository == "acme/app"
         assert job_of(view, job).state == "running"
         assert view.totals.running == view.totals.busy == 1
 
-        await world.clock.sleep(30)
+        await harness.clock.sleep(30)
         assert session.finish("success")
-        await world.github.settle()
-        view = await look(world)
+        await harness.github.settle()
+        view = await look(harness)
         over = job_of(view, job)
         assert (over.state, over.conclusion) == ("done", "success")
         assert over.ran is not None
@@ -133,10 +133,10 @@ def test_a_jobs_whole_life_is_shown(database_url: str, app_keys: KeyPair) -> Non
 def test_a_waiting_job_has_its_reason(
     database_url: str, app_keys: KeyPair, labels: tuple[str, ...], reason: str, named: str
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        job = await world.queued(labels=labels)
-        shown = job_of(await look(world), job)
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        job = await harness.queued(labels=labels)
+        shown = job_of(await look(harness), job)
         assert shown.reason == reason
         assert named in shown.text
 
@@ -146,15 +146,15 @@ def test_a_waiting_job_has_its_reason(
 def test_a_budget_that_is_used_up_is_the_reason_and_no_alarm(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        first, second = await world.pod(1), await world.pod(2)
-        await world.offered(first)
-        await world.poll(second)
-        job = await world.queued()
-        await world.clock.sleep(60)
-        await world.poll(second)
-        waiting = job_of(await look(world), job)
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        first, second = await harness.pod(1), await harness.pod(2)
+        await harness.offered(first)
+        await harness.poll(second)
+        job = await harness.queued()
+        await harness.clock.sleep(60)
+        await harness.poll(second)
+        waiting = job_of(await look(harness), job)
         assert waiting.reason == Holding.CPU_BUDGET
         held = Holding.CPU_BUDGET.because(
             tenant="acme", left=1, limit=5, platform="macos", needed=4
@@ -169,15 +169,15 @@ def test_a_budget_that_is_used_up_is_the_reason_and_no_alarm(
 def test_a_job_that_waits_beside_an_idle_runner_is_the_verdict(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest = await world.pod()
-        await world.poll(guest)
-        job, other = await world.queued(), await world.queued()
-        assert job_of(await look(world), job).reason == Constraint.NEXT
-        await world.clock.sleep(60)
-        await world.poll(guest)
-        view = await look(world)
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
+        await harness.poll(guest)
+        job, other = await harness.queued(), await harness.queued()
+        assert job_of(await look(harness), job).reason == Constraint.NEXT
+        await harness.clock.sleep(60)
+        await harness.poll(guest)
+        view = await look(harness)
         assert job_of(view, job).attention
         assert job_of(view, job).reason == Constraint.NEXT
         assert not job_of(view, other).attention  # one idle runner accuses one job
@@ -191,12 +191,12 @@ def test_a_job_that_waits_beside_an_idle_runner_is_the_verdict(
 def test_a_runner_that_has_gone_silent_is_not_called_warm(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest = await world.pod()
-        await world.poll(guest)
-        await world.clock.sleep(120)
-        view = await look(world)
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
+        await harness.poll(guest)
+        await harness.clock.sleep(120)
+        view = await look(harness)
         assert runner_of(view, guest).state == "silent"
         assert view.totals.idle == 0
 
@@ -204,14 +204,14 @@ def test_a_runner_that_has_gone_silent_is_not_called_warm(
 
 
 def test_a_slot_without_a_pod_is_seen(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest = await world.pod()
-        await world.poll(guest)
-        await world.delete_pod(guest)
-        assert runner_of(await look(world), guest).state == "idle"  # perhaps listed too early
-        await world.clock.sleep(30)
-        assert runner_of(await look(world), guest).state == "unseen"
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
+        await harness.poll(guest)
+        await harness.delete_pod(guest)
+        assert runner_of(await look(harness), guest).state == "idle"  # perhaps listed too early
+        await harness.clock.sleep(30)
+        assert runner_of(await look(harness), guest).state == "unseen"
 
     play(scenario, database_url, app_keys)
 
@@ -219,14 +219,14 @@ def test_a_slot_without_a_pod_is_seen(database_url: str, app_keys: KeyPair) -> N
 def test_a_runner_that_never_started_is_listed_as_recovered(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest = await world.pod()
-        job = await world.armed(guest)
-        await world.clock.sleep(130)
-        world.served_long()
-        await world.server.recovery.sweeper.step()
-        view = await look(world)
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
+        job = await harness.armed(guest)
+        await harness.clock.sleep(130)
+        harness.served_long()
+        await harness.server.recovery.sweeper.step()
+        view = await look(harness)
         healed = view.healed[0]
         assert healed.reason == Why.FENCE_DELETED
         assert healed.then == f"Job {job} is queued again"
@@ -243,17 +243,17 @@ def test_a_runner_that_never_started_is_listed_as_recovered(
 def test_a_refused_runner_counts_as_recovered_when_its_job_has_left_the_queue(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        job = await world.queued("acme/app", ("ubuntu-latest",))
-        world.execute(
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        job = await harness.queued("acme/app", ("ubuntu-latest",))
+        harness.execute(
             "INSERT INTO transitions (at, subject, job_id, source, target, reason, detail, actor)"
             f" VALUES (runyard_now(), 'job', {job}, 'bound', 'queued', 'mint-refused',"
             ' \'{"kind": "not-found", "message": "404"}\', \'me\')'
         )
-        assert (await look(world)).healed == ()
-        world.execute("UPDATE jobs SET state = 'running'")
-        (healed,) = (await look(world)).healed
+        assert (await look(harness)).healed == ()
+        harness.execute("UPDATE jobs SET state = 'running'")
+        (healed,) = (await look(harness)).healed
         assert (healed.reason, healed.detail["kind"]) == (Why.MINT_REFUSED, "not-found")
 
     play(scenario, database_url, app_keys)
@@ -262,29 +262,29 @@ def test_a_refused_runner_counts_as_recovered_when_its_job_has_left_the_queue(
 def test_a_pod_that_vanished_with_its_job_is_listed_as_recovered(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest = await world.pod()
-        await world.armed(guest)
-        await world.delete_pod(guest)
-        await world.server.shared.closer.close_if_gone(pod_name=guest.name, pod_uid=guest.uid)
-        view = await look(world)
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
+        await harness.armed(guest)
+        await harness.delete_pod(guest)
+        await harness.server.shared.closer.close_if_gone(pod_name=guest.name, pod_uid=guest.uid)
+        view = await look(harness)
         assert [(entry.reason, entry.what) for entry in view.healed] == [
             (Why.POD_NOT_FOUND, "The Pod vanished before its runner took the job")
         ]
-        world.served_long()
-        await world.clock.sleep(60)
-        await world.server.recovery.sweeper.step()
-        assert (await look(world)).healed[0].reason == Why.FENCE_DELETED
+        harness.served_long()
+        await harness.clock.sleep(60)
+        await harness.server.recovery.sweeper.step()
+        assert (await look(harness)).healed[0].reason == Why.FENCE_DELETED
 
     play(scenario, database_url, app_keys)
 
 
 def test_an_older_image_is_counted(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool(image="vm:2", replicas=1)
-        guest = await world.pod()
-        view = await look(world)
+    async def scenario(harness: Harness) -> None:
+        await harness.pool(image="vm:2", replicas=1)
+        guest = await harness.pod()
+        view = await look(harness)
         assert view.pools[0].stale == 1
         assert runner_of(view, guest).stale
 
@@ -292,19 +292,19 @@ def test_an_older_image_is_counted(database_url: str, app_keys: KeyPair) -> None
 
 
 def test_a_host_says_how_it_is(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
-        await host(world, **{names.NODE_ISOLATION: "bwrap", names.NODE_OS: "linux"})
-        view = await look(world)
+    async def scenario(harness: Harness) -> None:
+        await host(harness, **{names.NODE_ISOLATION: "bwrap", names.NODE_OS: "linux"})
+        view = await look(harness)
         assert (view.hosts[0].state, view.hosts[0].capacity) == ("ready", 2)
         assert view.hosts[0].isolation == "bwrap"
         assert view.totals.hosts_ready == 1
         silent = "no list of the host's VMs for 90 s"
-        await beat(world, "mini-1", ready="Unknown", message=silent)
-        shown = (await look(world)).hosts[0]
+        await beat(harness, "mini-1", ready="Unknown", message=silent)
+        shown = (await look(harness)).hosts[0]
         assert (shown.tone, shown.reason) == ("bad", silent)
-        await beat(world, "mini-1")
-        await world.clock.sleep(60)
-        view = await look(world)
+        await beat(harness, "mini-1")
+        await harness.clock.sleep(60)
+        view = await look(harness)
         assert (view.hosts[0].state, view.totals.hosts_ready) == ("silent", 0)
         assert view.verdict.title == "1 of 1 hosts is not ready"
 
@@ -312,12 +312,12 @@ def test_a_host_says_how_it_is(database_url: str, app_keys: KeyPair) -> None:
 
 
 def test_limits_hold_and_say_what_they_hide(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
         for number in range(5):
-            await world.pod(number)
-            await world.queued()
-        view = await look(world, Settings(jobs_shown=2, runners_shown=3))
+            await harness.pod(number)
+            await harness.queued()
+        view = await look(harness, Settings(jobs_shown=2, runners_shown=3))
         assert (len(view.waiting), view.totals.waiting) == (2, 5)
         assert (len(view.runners), view.hidden_runners, view.totals.runners) == (3, 2, 5)
 
@@ -327,10 +327,10 @@ def test_limits_hold_and_say_what_they_hide(database_url: str, app_keys: KeyPair
 def test_one_object_that_makes_no_sense_hides_no_other(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest = await world.pod()
-        other = await world.pod(2)
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
+        other = await harness.pod(2)
 
         async def tamper(request: Any, onward: Any) -> Any:
             answer = await onward()
@@ -342,8 +342,8 @@ def test_one_object_that_makes_no_sense_hides_no_other(
                     item["metadata"]["creationTimestamp"] = "yesterday"
             return json_response(200, told)
 
-        world.kube_wire.tamper = tamper
-        view = await look(world, kube=Kube(world.kube_wire))
+        harness.kube_wire.tamper = tamper
+        view = await look(harness, kube=Kube(harness.kube_wire))
         assert runner_of(view, other).state == "starting"
 
     play(scenario, database_url, app_keys)
@@ -352,8 +352,8 @@ def test_one_object_that_makes_no_sense_hides_no_other(
 def test_a_list_that_is_refused_is_named_and_the_rest_is_shown(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
 
         async def tamper(request: Any, onward: Any) -> Any:
             answer = await onward()
@@ -361,11 +361,11 @@ def test_a_list_that_is_refused_is_named_and_the_rest_is_shown(
                 return type(answer)(status=403, body=b"{}")
             return answer
 
-        world.kube_wire.tamper = tamper
-        cluster = await read_cluster(Kube(world.kube_wire), namespace=SPACE)
+        harness.kube_wire.tamper = tamper
+        cluster = await read_cluster(Kube(harness.kube_wire), namespace=SPACE)
         assert cluster.refused == ("leases",)
         assert len(cluster.pools) == 1
-        now = world.clock.now()
+        now = harness.clock.now()
         ok = Source(name="x", state="ok", as_of=now)
         view = build_overview(
             Snapshot(at=now, postgres=ok, kubernetes=ok, cluster=cluster), SETTINGS
@@ -375,27 +375,27 @@ def test_a_list_that_is_refused_is_named_and_the_rest_is_shown(
         async def cut(_request: Any, _onward: Any) -> Any:
             raise NotSent("no route")
 
-        world.kube_wire.tamper = cut
+        harness.kube_wire.tamper = cut
         with pytest.raises(NotSent):
-            await read_cluster(Kube(world.kube_wire), namespace=SPACE)
+            await read_cluster(Kube(harness.kube_wire), namespace=SPACE)
 
     play(scenario, database_url, app_keys)
 
 
 def test_without_postgres_the_rest_is_shown(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        await world.pod()
-        world.database.down = True
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        await harness.pod()
+        harness.database.down = True
         with pytest.raises(Unavailable):
-            await read_records(world.database, SETTINGS)
-        now = world.clock.now()
+            await read_records(harness.database, SETTINGS)
+        now = harness.clock.now()
         view = build_overview(
             Snapshot(
                 at=now,
                 postgres=Source(name="Postgres", state="down", since=now - 60, message="refused"),
                 kubernetes=Source(name="Kubernetes", state="ok", as_of=now),
-                cluster=await read_cluster(world.admin, namespace=SPACE),
+                cluster=await read_cluster(harness.admin, namespace=SPACE),
             ),
             SETTINGS,
         )
@@ -409,18 +409,20 @@ def test_without_postgres_the_rest_is_shown(database_url: str, app_keys: KeyPair
 def test_without_kubernetes_jobs_are_shown_without_a_wrong_reason(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest = await world.pod()
-        await world.poll(guest)
-        job, other = await world.queued(), await world.queued()
-        now = world.clock.now()
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
+        await harness.poll(guest)
+        job, other = await harness.queued(), await harness.queued()
+        now = harness.clock.now()
         view = build_overview(
             Snapshot(
                 at=now,
                 postgres=Source(name="Postgres", state="ok", as_of=now),
                 kubernetes=Source(name="Kubernetes", state="down", since=now, message="no route"),
-                records=await read_records(world.database, SETTINGS, world.server.matcher.preview),
+                records=await read_records(
+                    harness.database, SETTINGS, harness.server.matcher.preview
+                ),
             ),
             SETTINGS,
             DispatchLimits(),
@@ -435,39 +437,39 @@ def test_without_kubernetes_jobs_are_shown_without_a_wrong_reason(
 
 
 def test_a_sweep_that_stopped_is_an_alarm(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
-        await world.server.recovery.sweeper.tick()
-        assert not (await look(world)).alarms
-        await world.clock.sleep(120)
-        alarms = (await look(world)).alarms
+    async def scenario(harness: Harness) -> None:
+        await harness.server.recovery.sweeper.tick()
+        assert not (await look(harness)).alarms
+        await harness.clock.sleep(120)
+        alarms = (await look(harness)).alarms
         assert [alarm.code for alarm in alarms] == ["sweep-late"]
 
     play(scenario, database_url, app_keys)
 
 
 def test_an_unchanged_overview_compares_equal_later(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool(replicas=1)
-        await world.pod()
-        first = await look(world)
-        await world.clock.sleep(3)
-        second = await look(world)
+    async def scenario(harness: Harness) -> None:
+        await harness.pool(replicas=1)
+        await harness.pod()
+        first = await look(harness)
+        await harness.clock.sleep(3)
+        second = await look(harness)
         assert first != second
         assert same(first, second)
-        await world.queued()
-        assert not same(second, await look(world))
+        await harness.queued()
+        assert not same(second, await look(harness))
 
     play(scenario, database_url, app_keys)
 
 
 def test_reading_changes_nothing(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool()
-        guest = await world.pod()
-        await world.armed(guest)
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
+        await harness.armed(guest)
         sql = "SELECT xmin::text, * FROM slots"
-        before = world.rows(sql)
-        assert isinstance(await read_records(world.database, SETTINGS), Records)
-        assert world.rows(sql) == before
+        before = harness.rows(sql)
+        assert isinstance(await read_records(harness.database, SETTINGS), Records)
+        assert harness.rows(sql) == before
 
     play(scenario, database_url, app_keys)

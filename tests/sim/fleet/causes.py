@@ -1,8 +1,8 @@
 """The expected explanation of each incident: the affected subjects of each phase, and the one constraint named then.
 
-The proof plays an incident, asks again and again about those who are affected, and compares. An incident that holds
-nobody up has a sentence instead, so that none is left out by mistake. Who is affected is read from the world (GitHub,
-the guests, the Pods, the machines) and from the books, never from an explanation.
+The test runs an incident, explains the affected subjects again and again, and compares. An incident that delays
+nothing has a sentence instead, so that none is left out by mistake. What is affected is read from the fleet (GitHub,
+the guests, the Pods, the machines) and from the database, never from an explanation.
 """
 
 from collections.abc import Callable

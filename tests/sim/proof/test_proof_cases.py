@@ -1,4 +1,4 @@
-"""The proof itself: small worlds hold, a guard that is missing is noticed, and a counterexample can be read."""
+"""The proof itself: small models hold, a missing guard is found, and a counterexample can be read."""
 
 import msgspec
 import pytest
@@ -20,7 +20,7 @@ from runyard.sim.proof.model import Settings
         pytest.param(sized(2, 2, 0, limit=2), id="two jobs, two Pods, budget for both"),
     ],
 )
-def test_a_small_world_holds(settings: Settings) -> None:
+def test_a_small_model_holds(settings: Settings) -> None:
     outcome = explore(shipped(settings))
     assert outcome.violation is None
     assert outcome.at_rest > 0

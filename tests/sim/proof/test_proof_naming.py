@@ -1,4 +1,4 @@
-"""Names of worlds: the numbering of Pods and jobs does not matter, everything else does."""
+"""Names of states: the numbering of Pods and jobs does not matter, everything else does."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,7 +45,7 @@ def walk(choices: list[int]) -> State:
 
 
 @given(st.lists(st.integers(0, 10_000), max_size=25))
-def test_a_world_is_found_again_by_its_name(choices: list[int]) -> None:
+def test_a_state_is_found_again_by_its_name(choices: list[int]) -> None:
     namer = Namer()
     name = namer.name(walk(choices))
     assert namer.name(namer.state(name)) == name
@@ -66,7 +66,7 @@ def test_twins_have_twin_futures(choices: list[int]) -> None:
     assert {namer.name(after) for _, after in every(SCENE, pods_swapped(state))} == futures
 
 
-def test_different_worlds_have_different_names() -> None:
+def test_different_states_have_different_names() -> None:
     namer = Namer()
     state = start(jobs=2, pods=2, disturbances=0)
     stamped = State((Lane(pod=Pod(stamped=True)), Lane()), state.jobs)

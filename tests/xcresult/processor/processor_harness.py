@@ -159,7 +159,7 @@ class RecordingLog:
         raise structlog.DropEvent
 
 
-class World:
+class Harness:
     """A database, object storage and a scratch; `processing` runs a processor on them."""
 
     def __init__(self, url: str, folder: Path) -> None:

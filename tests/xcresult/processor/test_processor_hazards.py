@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.xcresult.processor.processor_harness import (
-    World,
+    Harness,
     archived,
     change,
     jobs_of,
@@ -33,8 +33,8 @@ SMALL = Plan(cases=3, attachments=2)
 class Gate:
     """Object storage whose downloads wait until the gate is opened."""
 
-    def __init__(self, world: World, *, error: Exception | None = None) -> None:
-        self._blobs = world.blobs
+    def __init__(self, harness: Harness, *, error: Exception | None = None) -> None:
+        self._blobs = harness.blobs
         self._error = error
         self.reached = asyncio.Event()
         self.open = asyncio.Event()
@@ -69,14 +69,14 @@ def _command(pid: str) -> str:
 async def test_a_worker_that_lost_its_run_cannot_write_over_the_newer_result(
     database_url: str, tmp_path: Path
 ) -> None:
-    world = World(database_url, tmp_path)
-    await world.upload(zipped(tmp_path, SMALL), 0)
-    gate = Gate(world)
-    async with world.processing(name="slow", slots=1, blobs=gate, beat=1000, sweep=1000):
+    harness = Harness(database_url, tmp_path)
+    await harness.upload(zipped(tmp_path, SMALL), 0)
+    gate = Gate(harness)
+    async with harness.processing(name="slow", slots=1, blobs=gate, beat=1000, sweep=1000):
         await gate.reached.wait()
         lapse(database_url)
-        async with world.processing(name="quick"):
-            await world.over(1)
+        async with harness.processing(name="quick"):
+            await harness.over(1)
         before = query(database_url, "SELECT xmin::text FROM test_case_runs ORDER BY number")
         gate.open.set()
     assert query(database_url, "SELECT xmin::text FROM test_case_runs ORDER BY number") == before
@@ -88,22 +88,22 @@ async def test_a_worker_that_lost_its_run_cannot_write_over_the_newer_result(
         ("processed", "quick"),
     ]
     assert row_of(database_url)[:3] == ("processed", 2, 2)
-    assert world.left() == []
+    assert harness.left() == []
 
 
 @looped
 async def test_a_run_that_is_deleted_stops_the_work_on_it_and_leaves_nothing(
     database_url: str, tmp_path: Path
 ) -> None:
-    world = World(database_url, tmp_path)
-    await world.upload(zipped(tmp_path, SMALL), 0)
-    gate = Gate(world)
-    async with world.processing(blobs=gate, beat=0.05):
+    harness = Harness(database_url, tmp_path)
+    await harness.upload(zipped(tmp_path, SMALL), 0)
+    gate = Gate(harness)
+    async with harness.processing(blobs=gate, beat=0.05):
         await gate.reached.wait()
-        assert world.left() != []
+        assert harness.left() != []
         change(database_url, "DELETE FROM test_runs")
         async with asyncio.timeout(20):
-            while world.left():
+            while harness.left():
                 await asyncio.sleep(0.02)
     assert children() == []
 
@@ -113,17 +113,17 @@ async def test_a_run_that_is_deleted_stops_the_work_on_it_and_leaves_nothing(
 async def test_a_worker_that_is_stopped_gives_its_run_back_at_no_cost(
     database_url: str, tmp_path: Path
 ) -> None:
-    world = World(database_url, tmp_path)
-    await world.upload(zipped(tmp_path, SMALL), 0)
-    gate = Gate(world)
-    async with world.processing(blobs=gate, finish_within=0.0):
+    harness = Harness(database_url, tmp_path)
+    await harness.upload(zipped(tmp_path, SMALL), 0)
+    gate = Gate(harness)
+    async with harness.processing(blobs=gate, finish_within=0.0):
         await gate.reached.wait()
     assert row_of(database_url)[:4] == ("queued", 1, 0, "")
     assert jobs_of(database_url) == ["todo"]
-    assert world.left() == []
+    assert harness.left() == []
     assert query(database_url, "SELECT count(*) FROM procrastinate_workers") == [(0,)]
-    async with world.processing():
-        await world.over(1)
+    async with harness.processing():
+        await harness.over(1)
     assert row_of(database_url)[:3] == ("processed", 2, 1)
 
 
@@ -132,10 +132,10 @@ async def test_a_worker_that_is_stopped_gives_its_run_back_at_no_cost(
 async def test_a_worker_that_is_stopped_finishes_a_run_within_the_grace_time(
     database_url: str, tmp_path: Path
 ) -> None:
-    world = World(database_url, tmp_path)
-    await world.upload(zipped(tmp_path, SMALL), 0, 1)
-    gate = Gate(world)
-    async with world.processing(slots=1, blobs=gate):
+    harness = Harness(database_url, tmp_path)
+    await harness.upload(zipped(tmp_path, SMALL), 0, 1)
+    gate = Gate(harness)
+    async with harness.processing(slots=1, blobs=gate):
         await gate.reached.wait()
         gate.open.set()
     assert sorted(state for (state,) in query(database_url, "SELECT state FROM test_runs")) == [
@@ -146,15 +146,15 @@ async def test_a_worker_that_is_stopped_finishes_a_run_within_the_grace_time(
 
 @looped
 async def test_a_full_disk_is_not_an_error_of_the_bundle(database_url: str, tmp_path: Path) -> None:
-    world = World(database_url, tmp_path)
-    await world.upload(zipped(tmp_path, SMALL), 0)
-    gate = Gate(world, error=OSError(errno.ENOSPC, "No space left on device"))
-    async with world.processing(blobs=gate):
-        await world.until(
+    harness = Harness(database_url, tmp_path)
+    await harness.upload(zipped(tmp_path, SMALL), 0)
+    gate = Gate(harness, error=OSError(errno.ENOSPC, "No space left on device"))
+    async with harness.processing(blobs=gate):
+        await harness.until(
             "SELECT count(*) FROM test_attempts WHERE outcome = 'released'", lambda n: n == 1
         )
     assert row_of(database_url) == ("queued", 1, 0, "", "no_space")
-    assert world.left() == []
+    assert harness.left() == []
 
 
 @pytest.mark.slow
@@ -162,13 +162,13 @@ async def test_a_full_disk_is_not_an_error_of_the_bundle(database_url: str, tmp_
 async def test_a_bundle_that_does_not_fit_is_left_to_another_machine(
     database_url: str, tmp_path: Path
 ) -> None:
-    world = World(database_url, tmp_path)
-    await world.upload(zipped(tmp_path, SMALL), 0)
+    harness = Harness(database_url, tmp_path)
+    await harness.upload(zipped(tmp_path, SMALL), 0)
     free = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
-    async with world.processing(reserve=free + 100 * MEBIBYTE) as full:
-        await world.until("SELECT count(*) FROM procrastinate_workers", lambda n: n == 1)
-        async with world.processing(name="roomy"):
-            await world.over(1)
+    async with harness.processing(reserve=free + 100 * MEBIBYTE) as full:
+        await harness.until("SELECT count(*) FROM procrastinate_workers", lambda n: n == 1)
+        async with harness.processing(name="roomy"):
+            await harness.over(1)
         assert full.health.conditions()["scratch-full"] is False, (
             "the condition is too recent to be shown"
         )
@@ -182,24 +182,24 @@ async def test_a_bundle_that_does_not_fit_is_left_to_another_machine(
 async def test_reading_longer_than_the_limit_is_ended_and_tried_again(
     database_url: str, tmp_path: Path
 ) -> None:
-    world = World(database_url, tmp_path)
-    await world.upload(zipped(tmp_path, SMALL), 0)
-    async with world.processing(limit=0.01, grace=0.1):
-        await world.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
+    harness = Harness(database_url, tmp_path)
+    await harness.upload(zipped(tmp_path, SMALL), 0)
+    async with harness.processing(limit=0.01, grace=0.1):
+        await harness.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
     assert row_of(database_url) == ("queued", 1, 1, "", "timeout")
-    assert (world.left(), children()) == ([], [])
+    assert (harness.left(), children()) == ([], [])
 
 
 @looped
 async def test_a_download_longer_than_the_limit_is_ended_and_tried_again(
     database_url: str, tmp_path: Path
 ) -> None:
-    world = World(database_url, tmp_path)
-    await world.upload(zipped(tmp_path, SMALL), 0)
-    async with world.processing(limit=0.01, blobs=Gate(world)):
-        await world.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
+    harness = Harness(database_url, tmp_path)
+    await harness.upload(zipped(tmp_path, SMALL), 0)
+    async with harness.processing(limit=0.01, blobs=Gate(harness)):
+        await harness.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
     assert row_of(database_url) == ("queued", 1, 1, "", "timeout")
-    assert world.left() == []
+    assert harness.left() == []
 
 
 @pytest.mark.slow
@@ -207,14 +207,14 @@ async def test_a_download_longer_than_the_limit_is_ended_and_tried_again(
 async def test_a_bundle_that_uses_all_memory_ends_only_its_child_process(
     database_url: str, tmp_path: Path
 ) -> None:
-    world = World(database_url, tmp_path)
-    await world.upload(_bomb(tmp_path, 300 * MEBIBYTE), 0)
-    await world.upload(zipped(tmp_path, SMALL), 1)
-    async with world.processing(memory=320 * MEBIBYTE):
-        await world.until("SELECT spent FROM test_runs ORDER BY run_id LIMIT 1", lambda n: n == 1)
-        await world.over(1)
+    harness = Harness(database_url, tmp_path)
+    await harness.upload(_bomb(tmp_path, 300 * MEBIBYTE), 0)
+    await harness.upload(zipped(tmp_path, SMALL), 1)
+    async with harness.processing(memory=320 * MEBIBYTE):
+        await harness.until("SELECT spent FROM test_runs ORDER BY run_id LIMIT 1", lambda n: n == 1)
+        await harness.over(1)
     assert row_of(database_url) == ("queued", 1, 1, "", "out_of_memory")
-    assert world.left() == []
+    assert harness.left() == []
 
 
 def _bomb(folder: Path, size: int) -> bytes:
@@ -235,31 +235,31 @@ def _bomb(folder: Path, size: int) -> bytes:
 async def test_a_crashed_child_process_is_reported_with_its_signal_and_retried(
     database_url: str, tmp_path: Path
 ) -> None:
-    world = World(database_url, tmp_path)
-    await world.upload(zipped(tmp_path, Plan(cases=300)), 0)
-    async with world.processing():
+    harness = Harness(database_url, tmp_path)
+    await harness.upload(zipped(tmp_path, Plan(cases=300)), 0)
+    async with harness.processing():
         async with asyncio.timeout(20):
             while not (found := children()):
                 await asyncio.sleep(0.01)
         os.kill(found[0], signal.SIGSEGV)
-        await world.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
+        await harness.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
     ((code, reason),) = query(database_url, "SELECT reason_code, reason FROM test_runs")
     assert code == "reader_crashed" and "SIGSEGV" in reason
-    assert world.left() == []
+    assert harness.left() == []
 
 
 @pytest.mark.slow
 @looped
 async def test_reading_writes_only_in_its_workdir(database_url: str, tmp_path: Path) -> None:
-    world = World(database_url, tmp_path)
+    harness = Harness(database_url, tmp_path)
     trace = tmp_path / "trace"
-    world.trace = str(trace)
+    harness.trace = str(trace)
     plan = Plan(cases=20, failures=3, attachments=5, coverage=2, crashes=1, build_issues=1)
-    await world.upload(zipped(tmp_path, plan), 0)
-    async with world.processing():
-        await world.over(1)
+    await harness.upload(zipped(tmp_path, plan), 0)
+    async with harness.processing():
+        await harness.over(1)
     written = [Path(line) for line in trace.read_text().splitlines()]
     assert len(written) > 20
-    outside = [path for path in written if not path.is_relative_to(world.scratch)]
+    outside = [path for path in written if not path.is_relative_to(harness.scratch)]
     assert outside == []
-    assert world.left() == []
+    assert harness.left() == []

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import Absent
-from tests.xcresult.processor.processor_harness import World, looped, query, zipped
+from tests.xcresult.processor.processor_harness import Harness, looped, query, zipped
 from tests.xcresult.writer.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -53,11 +53,11 @@ def scratch(tmp_path: Path, absent: Absent) -> Path:
 async def test_nothing_stays_on_the_disk_when_processors_are_killed(
     database_url: str, tmp_path: Path, scratch: Path, count: int
 ) -> None:
-    world = World(database_url, tmp_path)
+    harness = Harness(database_url, tmp_path)
     uploads = [zipped(tmp_path, plan) for plan in PLANS]
     for place, content in enumerate(uploads):
-        await world.upload(content, *range(place, count, len(uploads)))
-    report = await _killing(world, scratch, count)
+        await harness.upload(content, *range(place, count, len(uploads)))
+    report = await _killing(harness, scratch, count)
     assert report["size"] == SIZE * 1024 * 1024, "the scratch directory is not on the small disk"
     assert report["workers"] >= 2
     assert (report["left"], report["used"]) == ([], 0)
@@ -70,9 +70,9 @@ async def test_nothing_stays_on_the_disk_when_processors_are_killed(
     ) == [(0,)]
 
 
-async def _killing(world: World, scratch: Path, count: int) -> dict[str, Any]:
+async def _killing(harness: Harness, scratch: Path, count: int) -> dict[str, Any]:
     module = "tests.xcresult.processor.killing"
-    words = (world.url, str(world.place.path), str(scratch), str(count), "7")
+    words = (harness.url, str(harness.place.path), str(scratch), str(count), "7")
     done = subprocess.run(
         in_small_disk(scratch, sys.executable, "-m", module, *words),
         cwd=ROOT,

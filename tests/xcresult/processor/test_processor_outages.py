@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from tests.db.dbsupport import CuttingProxy
 from tests.xcresult.processor.processor_harness import (
-    World,
+    Harness,
     change,
     looped,
     pool,
@@ -47,10 +47,10 @@ def ends(url: str) -> list[Any]:
 async def test_it_works_behind_pgbouncer_in_transaction_mode(
     database_url: str, bouncer: str, tmp_path: Path
 ) -> None:
-    world = World(database_url, tmp_path)
-    await world.upload(zipped(tmp_path, Plan(cases=5, attachments=2)), *range(4))
-    async with world.processing(bouncer):
-        await world.over(4)
+    harness = Harness(database_url, tmp_path)
+    await harness.upload(zipped(tmp_path, Plan(cases=5, attachments=2)), *range(4))
+    async with harness.processing(bouncer):
+        await harness.over(4)
     assert ends(database_url) == [("processed", 1, 1, 5)]
 
 
@@ -58,8 +58,8 @@ async def test_it_works_behind_pgbouncer_in_transaction_mode(
 async def test_a_claim_with_an_unknown_commit_is_processed_and_costs_no_attempt(
     database_url: str, tmp_path: Path
 ) -> None:
-    world = World(database_url, tmp_path)
-    await world.upload(zipped(tmp_path, SMALL), 0)
+    harness = Harness(database_url, tmp_path)
+    await harness.upload(zipped(tmp_path, SMALL), 0)
     with CuttingProxy(database_url) as proxy:
         async with pool(proxy.conninfo, max_size=1) as database:
             claims = run_claims(database)
@@ -80,17 +80,17 @@ async def test_a_claim_with_an_unknown_commit_is_processed_and_costs_no_attempt(
 async def test_results_with_an_unknown_commit_are_written_once(
     database_url: str, tmp_path: Path, cut: str
 ) -> None:
-    world = World(database_url, tmp_path)
-    await world.upload(zipped(tmp_path, SMALL), 0)
+    harness = Harness(database_url, tmp_path)
+    await harness.upload(zipped(tmp_path, SMALL), 0)
     with CuttingProxy(database_url) as proxy:
-        world.results_url = proxy.conninfo
+        harness.results_url = proxy.conninfo
         proxy.cut = cut
-        async with world.processing():
-            await world.until("SELECT attempt FROM test_runs", lambda attempt: attempt == 1)
+        async with harness.processing():
+            await harness.until("SELECT attempt FROM test_runs", lambda attempt: attempt == 1)
             if cut == "before":
-                await world.wait_for_log("results not written; retrying")
+                await harness.wait_for_log("results not written; retrying")
                 proxy.cut = ""
-            await world.over(1)
+            await harness.over(1)
     assert ends(database_url) == [("processed", 1, 1, 2)]
 
 
@@ -99,12 +99,12 @@ async def test_results_with_an_unknown_commit_are_written_once(
 async def test_connections_that_are_dropped_lose_no_run_and_no_attempt(
     database_url: str, tmp_path: Path
 ) -> None:
-    world = World(database_url, tmp_path)
+    harness = Harness(database_url, tmp_path)
     content = zipped(tmp_path, SMALL)
-    await world.upload(content, *range(8))
+    await harness.upload(content, *range(8))
     with TcpProxy(database_url, rng=random.Random(7), every=12_000, most=10) as proxy:
-        async with world.processing(proxy.conninfo):
-            await world.over(8)
+        async with harness.processing(proxy.conninfo):
+            await harness.over(8)
     assert proxy.dropped == 10
     states = query(database_url, "SELECT state, count(*) FROM test_runs GROUP BY 1")
     assert states == [("processed", 8)]
@@ -112,7 +112,7 @@ async def test_connections_that_are_dropped_lose_no_run_and_no_attempt(
         database_url, "SELECT count(*) FROM test_attempts WHERE outcome = 'processed'"
     ) == [(8,)]
     assert query(database_url, "SELECT count(*) FROM test_case_runs") == [(16,)]
-    assert world.left() == []
+    assert harness.left() == []
 
 
 class Hearts(RealClock):
@@ -134,23 +134,23 @@ class Hearts(RealClock):
 async def test_a_heartbeat_does_not_wait_for_the_transaction_that_writes_its_own_results(
     database_url: str, tmp_path: Path
 ) -> None:
-    world = World(database_url, tmp_path)
-    world.clock = hearts = Hearts()
-    await world.upload(zipped(tmp_path, SMALL), 0)
+    harness = Harness(database_url, tmp_path)
+    harness.clock = hearts = Hearts()
+    await harness.upload(zipped(tmp_path, SMALL), 0)
     waiting = (
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
         " AND datname = current_database() AND query LIKE '%%test_modules%%'"
     )
     with psycopg.connect(database_url) as link:
         link.execute("LOCK TABLE test_modules IN ACCESS EXCLUSIVE MODE")
-        async with world.processing(beat=Hearts.BEAT):
-            await world.until(waiting, lambda found: found == 1)
+        async with harness.processing(beat=Hearts.BEAT):
+            await harness.until(waiting, lambda found: found == 1)
             before = hearts.beats
             async with asyncio.timeout(20):
                 while hearts.beats < before + 3:
                     await asyncio.sleep(0.01)
             link.rollback()
-            await world.over(1)
+            await harness.over(1)
     assert ends(database_url) == [("processed", 1, 1, 2)]
 
 
@@ -159,17 +159,17 @@ async def test_a_heartbeat_does_not_wait_for_the_transaction_that_writes_its_own
 async def test_an_outage_before_attachments_are_uploaded_costs_no_attempt(
     database_url: str, tmp_path: Path
 ) -> None:
-    world = World(database_url, tmp_path)
-    await world.upload(zipped(tmp_path, Plan(cases=2, attachments=2)), 0)
-    gate = Gate(world)
+    harness = Harness(database_url, tmp_path)
+    await harness.upload(zipped(tmp_path, Plan(cases=2, attachments=2)), 0)
+    gate = Gate(harness)
     with TcpProxy(database_url) as proxy:
-        async with world.processing(proxy.conninfo, blobs=gate):
+        async with harness.processing(proxy.conninfo, blobs=gate):
             await gate.reached.wait()
             proxy.close()
             gate.open.set()
-            await world.wait_for_log("rows of payloads not written; retrying")
+            await harness.wait_for_log("rows of payloads not written; retrying")
             proxy.open()
-            await world.over(1)
+            await harness.over(1)
     assert ends(database_url) == [("processed", 1, 1, 2)]
 
 
@@ -193,17 +193,17 @@ class Later(RealClock):
 async def test_a_fleet_that_cannot_reach_the_database_is_seen_and_then_drains_with_no_attempt_lost(
     database_url: str, tmp_path: Path, count: int
 ) -> None:
-    world = World(database_url, tmp_path)
+    harness = Harness(database_url, tmp_path)
     clock, meter = Later(), Meter()
     health = Health(clock, (conditions.DATABASE_UNREACHABLE, conditions.NO_CONSUMER))
     with TcpProxy(database_url) as proxy:
         proxy.close()
         async with (
             pool(database_url) as server,
-            world.processing(proxy.conninfo, name="a") as first,
-            world.processing(proxy.conninfo, name="b"),
+            harness.processing(proxy.conninfo, name="a") as first,
+            harness.processing(proxy.conninfo, name="b"),
         ):
-            await world.upload(zipped(tmp_path, SMALL), *range(count))
+            await harness.upload(zipped(tmp_path, SMALL), *range(count))
             change(database_url, "UPDATE test_runs SET due_at = due_at - interval '1 minute'")
             watch = QueueWatch(server, meter=meter, health=health)
             await watch.step()
@@ -216,7 +216,7 @@ async def test_a_fleet_that_cannot_reach_the_database_is_seen_and_then_drains_wi
             assert proxy.refused > 0
             assert not first.health.healthy() or first.freshness.stale()
             proxy.open()
-            await world.over(count, within=20.0 + count)
+            await harness.over(count, within=20.0 + count)
             await watch.step()
             assert health.report() == ()
             assert meter.get(RUNYARD_PROCESSOR_CONSUMERS) == 2
@@ -224,4 +224,4 @@ async def test_a_fleet_that_cannot_reach_the_database_is_seen_and_then_drains_wi
     assert query(database_url, "SELECT outcome, count(*) FROM test_attempts GROUP BY 1") == [
         ("processed", count)
     ]
-    assert world.left() == []
+    assert harness.left() == []

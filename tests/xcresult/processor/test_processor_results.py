@@ -9,7 +9,7 @@ import pytest
 from tests.xcresult.fixtures import HOME, bundle
 from tests.xcresult.fixtures import names as names_of_bundles
 from tests.xcresult.processor.processor_harness import (
-    World,
+    Harness,
     change,
     looped,
     pool,
@@ -68,29 +68,29 @@ def contents(url: str) -> dict[str, list[str]]:
 async def test_a_bundle_becomes_rows_and_processing_it_again_gives_the_same(
     database_url: str, tmp_path: Path
 ) -> None:
-    world = World(database_url, tmp_path)
-    await world.upload(zipped(tmp_path, RICH), 0)
-    async with world.processing():
-        await world.over(1)
+    harness = Harness(database_url, tmp_path)
+    await harness.upload(zipped(tmp_path, RICH), 0)
+    async with harness.processing():
+        await harness.over(1)
         assert row_of(database_url) == ("processed", 1, 1, "", "")
         first = contents(database_url)
         assert all(counts(database_url).values())
         async with pool(database_url) as database:
             await put(database, 0)
-        await world.over(1)
+        await harness.over(1)
     assert row_of(database_url)[:2] == ("processed", 2)
     assert contents(database_url) == first
-    assert world.left() == []
+    assert harness.left() == []
 
 
 @pytest.mark.slow
 @looped
 async def test_the_rows_equal_the_report(database_url: str, tmp_path: Path) -> None:
-    world = World(database_url, tmp_path)
+    harness = Harness(database_url, tmp_path)
     content = zipped(tmp_path, RICH)
-    await world.upload(content, 0)
-    async with world.processing():
-        await world.over(1)
+    await harness.upload(content, 0)
+    async with harness.processing():
+        await harness.over(1)
     (tmp_path / "b.zip").write_bytes(content)
     expected = report(read(tmp_path / "b.zip"))
     cases = [case for module in expected.test_modules for case in module.test_cases]
@@ -128,28 +128,28 @@ async def test_the_rows_equal_the_report(database_url: str, tmp_path: Path) -> N
 async def test_attachments_are_stored_once_a_project_with_their_bytes(
     database_url: str, tmp_path: Path
 ) -> None:
-    world = World(database_url, tmp_path)
+    harness = Harness(database_url, tmp_path)
     plan = Plan(cases=4, attachments=6, payloads=2, attachment_bytes=200_000)
     content = zipped(tmp_path, plan)
-    await world.upload(content, 0, 1)
-    async with world.processing(slots=1):
-        await world.over(2)
+    await harness.upload(content, 0, 1)
+    async with harness.processing(slots=1):
+        await harness.over(2)
     keys = query(
         database_url, "SELECT storage_key, size, uploaded_at IS NOT NULL FROM test_payloads"
     )
     assert len(keys) == 2
     for key, size, uploaded in keys:
-        stored = await world.blobs.head(key)
+        stored = await harness.blobs.head(key)
         assert stored is not None and stored.size == size and uploaded
     assert counts(database_url)["test_attachments"] == 12
-    assert world.meter.get(RUNYARD_PROCESSOR_ATTACHMENTS_TOTAL, outcome="known") == 2
+    assert harness.meter.get(RUNYARD_PROCESSOR_ATTACHMENTS_TOTAL, outcome="known") == 2
 
 
 class Refusing:
     """Object storage that refuses some attachments, or does not respond."""
 
-    def __init__(self, world: World, *, takes: int, silent: bool = False) -> None:
-        self._blobs = world.blobs
+    def __init__(self, harness: Harness, *, takes: int, silent: bool = False) -> None:
+        self._blobs = harness.blobs
         self._takes = takes
         self._silent = silent
         self.asked = 0
@@ -172,10 +172,10 @@ class Refusing:
 async def test_an_upload_that_fails_costs_that_attachment_only(
     database_url: str, tmp_path: Path
 ) -> None:
-    world = World(database_url, tmp_path)
-    await world.upload(zipped(tmp_path, Plan(cases=4, attachments=4)), 0)
-    async with world.processing(blobs=Refusing(world, takes=3)):
-        await world.over(1)
+    harness = Harness(database_url, tmp_path)
+    await harness.upload(zipped(tmp_path, Plan(cases=4, attachments=4)), 0)
+    async with harness.processing(blobs=Refusing(harness, takes=3)):
+        await harness.over(1)
     assert query(database_url, "SELECT state, attachments_dropped FROM test_runs") == [
         ("processed", 1)
     ]
@@ -187,18 +187,18 @@ async def test_an_upload_that_fails_costs_that_attachment_only(
 async def test_an_unavailable_store_is_retried_and_at_last_results_have_no_attachments(
     database_url: str, tmp_path: Path
 ) -> None:
-    world = World(database_url, tmp_path)
-    await world.upload(zipped(tmp_path, Plan(cases=2, attachments=2)), 0)
-    async with world.processing(blobs=Refusing(world, takes=0)) as processor:
-        await world.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
-        await world.wait_for_log("ended")
+    harness = Harness(database_url, tmp_path)
+    await harness.upload(zipped(tmp_path, Plan(cases=2, attachments=2)), 0)
+    async with harness.processing(blobs=Refusing(harness, takes=0)) as processor:
+        await harness.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
+        await harness.wait_for_log("ended")
         assert "object-store-unreachable" in processor.health._failing, (
             "the condition is shown after a while"
         )
         assert row_of(database_url)[4] == "storage_unavailable"
         change(database_url, "UPDATE test_runs SET spent = 4, due_at = now()")
         change(database_url, "UPDATE procrastinate_jobs SET scheduled_at = now()")
-        await world.over(1)
+        await harness.over(1)
     assert query(database_url, "SELECT state, attachments_dropped FROM test_runs") == [
         ("processed", 2)
     ]
@@ -210,20 +210,20 @@ async def test_an_unavailable_store_is_retried_and_at_last_results_have_no_attac
 async def test_an_unavailable_store_loses_no_attachments_when_others_are_stored(
     database_url: str, tmp_path: Path, silent: bool
 ) -> None:
-    world = World(database_url, tmp_path)
+    harness = Harness(database_url, tmp_path)
     content = zipped(tmp_path, Plan(cases=2, attachments=2))
-    await world.upload(content, 0)
-    async with world.processing():
-        await world.over(1)
+    await harness.upload(content, 0)
+    async with harness.processing():
+        await harness.over(1)
     change(
         database_url,
         "UPDATE test_payloads SET uploaded_at = NULL"
         " WHERE content_id = (SELECT max(content_id) FROM test_payloads)",
     )
-    await world.upload(content, 1)
-    away = Refusing(world, takes=0, silent=silent)
-    async with world.processing(blobs=away, upload_within=0.05):
-        await world.until(
+    await harness.upload(content, 1)
+    away = Refusing(harness, takes=0, silent=silent)
+    async with harness.processing(blobs=away, upload_within=0.05):
+        await harness.until(
             "SELECT count(*) FROM test_attempts WHERE outcome = 'retry'", lambda n: n == 1
         )
     assert away.asked == 1
@@ -237,11 +237,11 @@ async def test_an_unavailable_store_loses_no_attachments_when_others_are_stored(
 async def test_no_more_uploads_are_sent_to_an_unavailable_store(
     database_url: str, tmp_path: Path
 ) -> None:
-    world = World(database_url, tmp_path)
-    await world.upload(zipped(tmp_path, Plan(cases=2, attachments=60, payloads=60)), 0)
-    away = Refusing(world, takes=20)
-    async with world.processing(blobs=away, uploads=4):
-        await world.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
+    harness = Harness(database_url, tmp_path)
+    await harness.upload(zipped(tmp_path, Plan(cases=2, attachments=60, payloads=60)), 0)
+    away = Refusing(harness, takes=20)
+    async with harness.processing(blobs=away, uploads=4):
+        await harness.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
     assert 24 <= away.asked <= 30
     assert row_of(database_url)[4] == "storage_unavailable"
 
@@ -249,20 +249,20 @@ async def test_no_more_uploads_are_sent_to_an_unavailable_store(
 @pytest.mark.slow
 @looped
 async def test_quarantined_failures_do_not_fail_a_run(database_url: str, tmp_path: Path) -> None:
-    world = World(database_url, tmp_path)
+    harness = Harness(database_url, tmp_path)
     content = zipped(tmp_path, Plan(cases=6, failures=2))
-    await world.upload(content, 0)
-    async with world.processing():
-        await world.over(1)
+    await harness.upload(content, 0)
+    async with harness.processing():
+        await harness.over(1)
         (targets,) = query(database_url, "SELECT array_agg(name) FROM test_modules")[0]
         listed = json.dumps([{"target": name} for name in targets]).encode()
-        await world.upload(
+        await harness.upload(
             zipped(tmp_path, Plan(cases=6, failures=2), quarantined_tests__json=listed), 1
         )
-        await world.upload(
+        await harness.upload(
             zipped(tmp_path, Plan(cases=6, failures=2), quarantined_tests__json=b"{"), 2
         )
-        await world.over(3)
+        await harness.over(3)
     assert query(
         database_url,
         "SELECT status, failed, jsonb_array_length(warnings),"
@@ -284,21 +284,21 @@ async def test_quarantined_failures_do_not_fail_a_run(database_url: str, tmp_pat
 async def test_an_upload_that_is_not_a_bundle_fails_at_once_with_a_reason(
     database_url: str, tmp_path: Path, content: bytes, code: str
 ) -> None:
-    world = World(database_url, tmp_path)
-    await world.upload(content, 0)
-    async with world.processing():
-        await world.over(1)
+    harness = Harness(database_url, tmp_path)
+    await harness.upload(content, 0)
+    async with harness.processing():
+        await harness.over(1)
     assert row_of(database_url) == ("failed_processing", 1, 1, "", code)
-    assert world.left() == []
+    assert harness.left() == []
 
 
 @looped
 async def test_a_missing_upload_is_retried_and_reported(database_url: str, tmp_path: Path) -> None:
-    world = World(database_url, tmp_path)
-    await world.upload(b"", 0)
-    await world.blobs.delete(["uploads/0"])
-    async with world.processing():
-        await world.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
+    harness = Harness(database_url, tmp_path)
+    await harness.upload(b"", 0)
+    await harness.blobs.delete(["uploads/0"])
+    async with harness.processing():
+        await harness.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
     assert row_of(database_url) == ("queued", 1, 1, "", "upload_missing")
 
 
@@ -307,10 +307,10 @@ async def test_a_missing_upload_is_retried_and_reported(database_url: str, tmp_p
 async def test_a_bundle_without_tests_failed_and_was_not_skipped(
     database_url: str, tmp_path: Path
 ) -> None:
-    world = World(database_url, tmp_path)
-    await world.upload(zipped(tmp_path, Plan(cases=0)), 0)
-    async with world.processing():
-        await world.over(1)
+    harness = Harness(database_url, tmp_path)
+    await harness.upload(zipped(tmp_path, Plan(cases=0)), 0)
+    async with harness.processing():
+        await harness.over(1)
     assert row_of(database_url)[::4] == ("failed_processing", "no_tests")
 
 
@@ -324,18 +324,18 @@ async def test_a_bundle_without_tests_failed_and_was_not_skipped(
 )
 @looped
 async def test_the_real_bundles_become_rows(database_url: str, tmp_path: Path, step: int) -> None:
-    world = World(database_url, tmp_path)
+    harness = Harness(database_url, tmp_path)
     if not (names := names_of_bundles()[::step]):
         pytest.skip("no real result bundles here")
     for number, name in enumerate(names):
-        await world.upload((HOME / f"{name}.xcresult.zip").read_bytes(), number)
-    async with world.processing():
-        await world.over(len(names), within=120)
+        await harness.upload((HOME / f"{name}.xcresult.zip").read_bytes(), number)
+    async with harness.processing():
+        await harness.over(len(names), within=120)
     rows = query(
         database_url, "SELECT state, status, cases, reason_code FROM test_runs ORDER BY run_id"
     )
     assert [_expected(name) for name in names] == rows
-    assert world.left() == []
+    assert harness.left() == []
 
 
 def _expected(name: str) -> tuple[str, str, int, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.xcresult.processor.processor_harness import World, looped, row_of, zipped
+from tests.xcresult.processor.processor_harness import Harness, looped, row_of, zipped
 from tests.xcresult.writer.plan import Plan
 
 from runyard.telemetry.catalogue import RUNYARD_PROCESSOR_VERIFICATIONS_TOTAL
@@ -36,19 +36,19 @@ def stand_in(folder: Path, output: str, code: int = 0) -> str:
 async def test_apples_tool_is_run_and_its_output_compared(
     database_url: str, tmp_path: Path, outcome: str
 ) -> None:
-    world = World(database_url, tmp_path)
+    harness = Harness(database_url, tmp_path)
     content = zipped(tmp_path, PLAN)
     (tmp_path / "bundle.zip").write_bytes(content)
     output = msgspec.json.encode(apple_tests(read(tmp_path / "bundle.zip"))).decode()
     if outcome == "different":
         output = output.replace('"Failed"', '"Passed"')
     program = stand_in(tmp_path, output, code=1 if outcome == "failed" else 0)
-    await world.upload(content, 0)
-    async with world.processing(verify_with=program):
-        await world.over(1)
+    await harness.upload(content, 0)
+    async with harness.processing(verify_with=program):
+        await harness.over(1)
     assert row_of(database_url)[0] == "processed"
-    assert world.meter.get(RUNYARD_PROCESSOR_VERIFICATIONS_TOTAL, outcome=outcome) == 1
-    assert ("xcresulttool prints other tests" in world.log.events) == (outcome == "different")
+    assert harness.meter.get(RUNYARD_PROCESSOR_VERIFICATIONS_TOTAL, outcome=outcome) == 1
+    assert ("xcresulttool prints other tests" in harness.log.events) == (outcome == "different")
 
 
 def test_a_node_that_only_one_side_has_is_named() -> None:

@@ -37,7 +37,7 @@ RUN, OTHER_RUN = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-822
 NEW = {"id": RUN, "account": "Acme", "project": "App"}
 
 
-class World:
+class Harness:
     """The server as a client sees it, with its database and store."""
 
     def __init__(
@@ -255,7 +255,7 @@ class World:
         self.insert("coverage_files", **at, file=file, path=path, **figures, lines=lines)
 
 
-Scenario = Callable[[World], Awaitable[None]]
+Scenario = Callable[[Harness], Awaitable[None]]
 
 
 def play(
@@ -267,8 +267,8 @@ def play(
     location: Location | None = None,
 ) -> None:
     async def main() -> None:
-        async with serving(database_url, folder, settings=settings, location=location) as world:
-            await scenario(world)
+        async with serving(database_url, folder, settings=settings, location=location) as harness:
+            await scenario(harness)
 
     asyncio.run(main())
 
@@ -276,7 +276,7 @@ def play(
 @contextlib.asynccontextmanager
 async def serving(
     database_url: str, folder: Path, *, settings: Settings | None, location: Location | None
-) -> AsyncIterator[World]:
+) -> AsyncIterator[Harness]:
     clock, meter, rng = ShiftedClock(), Meter(), random.Random(7)
     blobs = open_blobs(location or Directory(path=folder / "blobs"), clock=clock)
     access = Access(Looking(token=TOKEN), clock=clock)
@@ -293,12 +293,12 @@ async def serving(
         routes, guard = results.routes(_strict(access), secure=False)
         table = Routes("results", "v1", routes, guard=guard, private=True)
         server = await listen(table.handle, streamed=streamed, timeouts=Timeouts(linger=0.2))
-        world = World(server.url, database_url, database, blobs, results, meter, clock)
+        harness = Harness(server.url, database_url, database, blobs, results, meter, clock)
         try:
-            yield world
+            yield harness
         finally:
-            world.link.close()
-            await world.transport.close()
+            harness.link.close()
+            await harness.transport.close()
             await server.close()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.blobs.blobstores import ShiftedClock
-from tests.xcresult.rest.results_harness import JSON, KEY, NEW, OTHER_RUN, RUN, TOKEN, World, play
+from tests.xcresult.rest.results_harness import JSON, KEY, NEW, OTHER_RUN, RUN, TOKEN, Harness, play
 
 from runyard.http.messages import Request
 from runyard.xcresult.rest.tokens import PREFIX, Scope, Tokens
@@ -32,40 +32,40 @@ def paths(run: str, case: str, attachment: str) -> tuple[str, ...]:
 LISTS = ("/api/v1/test-runs", "/api/v1/flaky-tests")
 
 
-async def filled(world: World) -> dict[str, tuple[str, ...]]:
+async def filled(harness: Harness) -> dict[str, tuple[str, ...]]:
     """Insert two accounts with a run each; returns the readable paths of each."""
     found: dict[str, tuple[str, ...]] = {}
     for run, account in ((RUN, "acme"), (OTHER_RUN, "other")):
-        world.run(run, account=account)
-        case = world.case(run, is_flaky=True)
-        world.covered(run, "/a.swift", {1: 1})
-        found[account] = paths(run, case, await world.attachment(run))
+        harness.run(run, account=account)
+        case = harness.case(run, is_flaky=True)
+        harness.covered(run, "/a.swift", {1: 1})
+        found[account] = paths(run, case, await harness.attachment(run))
     return found
 
 
 @pytest.mark.slow
 def test_one_account_does_not_see_the_other(database_url: str, tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        seen = await filled(world)
-        token = await world.token(account="Acme")
+    async def scenario(harness: Harness) -> None:
+        seen = await filled(harness)
+        token = await harness.token(account="Acme")
         for path in seen["acme"]:
-            assert (await world.ask("GET", path, token=token)).status == 200, path
-            assert (await world.ask("GET", path)).status == 200, path
+            assert (await harness.ask("GET", path, token=token)).status == 200, path
+            assert (await harness.ask("GET", path)).status == 200, path
         for path in seen["other"]:
-            theirs = await world.ask("GET", path, token=token)
-            nobodys = await world.ask(
+            theirs = await harness.ask("GET", path, token=token)
+            nobodys = await harness.ask(
                 "GET", path.replace(OTHER_RUN, NOBODY) if OTHER_RUN in path else path[:-36] + NOBODY,
                 token=token,
             )  # fmt: skip
             assert theirs.status == 404, path
             assert theirs.body == nobodys.body, "responses reveal which ids exist"
         for path in LISTS:
-            text = (await world.ask("GET", path, token=token)).body
+            text = (await harness.ask("GET", path, token=token)).body
             assert b"acme" in text and b"other" not in text
-            assert (await world.ask("GET", path, token=token, account="other")).status == 404
-            assert b"other" in (await world.ask("GET", path)).body
+            assert (await harness.ask("GET", path, token=token, account="other")).status == 404
+            assert b"other" in (await harness.ask("GET", path)).body
         tests = {"account": "other", "project": "app"}
-        assert (await world.ask("GET", "/api/v1/test-cases", token=token, **tests)).status == 404
+        assert (await harness.ask("GET", "/api/v1/test-cases", token=token, **tests)).status == 404
 
     play(scenario, database_url, tmp_path)
 
@@ -73,35 +73,37 @@ def test_one_account_does_not_see_the_other(database_url: str, tmp_path: Path) -
 def test_one_project_does_not_see_the_other_of_its_account(
     database_url: str, tmp_path: Path
 ) -> None:
-    async def scenario(world: World) -> None:
-        world.run(RUN, project="app")
-        world.run(OTHER_RUN, project="secret")
-        token = await world.token(account="acme", project="app")
-        assert (await world.ask("GET", f"/api/v1/test-runs/{RUN}", token=token)).status == 200
-        assert (await world.ask("GET", f"/api/v1/test-runs/{OTHER_RUN}", token=token)).status == 404
-        found = await world.get("/api/v1/test-runs", token=token)
+    async def scenario(harness: Harness) -> None:
+        harness.run(RUN, project="app")
+        harness.run(OTHER_RUN, project="secret")
+        token = await harness.token(account="acme", project="app")
+        assert (await harness.ask("GET", f"/api/v1/test-runs/{RUN}", token=token)).status == 200
+        assert (
+            await harness.ask("GET", f"/api/v1/test-runs/{OTHER_RUN}", token=token)
+        ).status == 404
+        found = await harness.get("/api/v1/test-runs", token=token)
         assert [run["project"] for run in found["items"]] == ["app"]
 
     play(scenario, database_url, tmp_path)
 
 
 def test_a_token_uploads_to_its_own_account_if_at_all(database_url: str, tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         async def announced(token: str, **more: object) -> int:
             body = {**NEW, **more}
-            return (await world.ask("POST", "/api/v1/test-runs", body, token=token)).status
+            return (await harness.ask("POST", "/api/v1/test-runs", body, token=token)).status
 
-        own = await world.token(account="acme")
-        reader = await world.token(account="acme", may_upload=False)
+        own = await harness.token(account="acme")
+        reader = await harness.token(account="acme", may_upload=False)
         assert await announced(own) == 200
         assert await announced(own, account="other", id=OTHER_RUN) == 403
         assert await announced(reader, id=OTHER_RUN) == 403
-        foreign = await world.token(account="other")
+        foreign = await harness.token(account="other")
         for part in ("complete", "reprocess"):
             path = f"/api/v1/test-runs/{RUN}/{part}"
-            assert (await world.ask("POST", path, {}, token=foreign)).status == 404
-            assert (await world.ask("POST", path, {}, token=reader)).status == 403
-        made = await world.ask("POST", "/api/v1/test-tokens", {"account": "acme"}, token=own)
+            assert (await harness.ask("POST", path, {}, token=foreign)).status == 404
+            assert (await harness.ask("POST", path, {}, token=reader)).status == 403
+        made = await harness.ask("POST", "/api/v1/test-tokens", {"account": "acme"}, token=own)
         assert made.status == 403
 
     play(scenario, database_url, tmp_path)
@@ -109,9 +111,9 @@ def test_a_token_uploads_to_its_own_account_if_at_all(database_url: str, tmp_pat
 
 @pytest.mark.slow
 def test_invalid_tokens_are_refused(database_url: str, tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        seen = await filled(world)
-        good = await world.token(account="acme")
+    async def scenario(harness: Harness) -> None:
+        seen = await filled(harness)
+        good = await harness.token(account="acme")
         bad = [
             "", "wrong", PREFIX, PREFIX + "x.y", good[:-1], good + "0", good.replace(".", ".A", 1),
             PREFIX + "." * 2000, Tokens((b"x" * 32,), clock=ShiftedClock()).make(Scope(account="acme"), lasts=60)[0],
@@ -119,19 +121,19 @@ def test_invalid_tokens_are_refused(database_url: str, tmp_path: Path) -> None:
         for token, path in itertools.product(bad, (*LISTS, seen["acme"][0])):
             if token in ("", "wrong") and path != LISTS[0]:
                 continue  # responses to wrong tokens are delayed
-            assert (await world.ask("GET", path, token=token)).status == 401, (token, path)
-        world.clock.ahead = 91 * 86400
-        assert (await world.ask("GET", LISTS[0], token=good)).status == 401
+            assert (await harness.ask("GET", path, token=token)).status == 401, (token, path)
+        harness.clock.ahead = 91 * 86400
+        assert (await harness.ask("GET", LISTS[0], token=good)).status == 401
 
     play(scenario, database_url, tmp_path)
 
 
 @pytest.mark.slow
 def test_a_token_for_results_opens_nothing_else(database_url: str, tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        token = await world.token(account="acme")
-        assert (await world.ask("GET", "/openapi.json", token=token)).status == 401
-        routes, _ = world.results.routes(_nobody, secure=False)
+    async def scenario(harness: Harness) -> None:
+        token = await harness.token(account="acme")
+        assert (await harness.ask("GET", "/openapi.json", token=token)).status == 401
+        routes, _ = harness.results.routes(_nobody, secure=False)
         for route in routes:
             assert route.path.startswith(PATHS) == route.secured, route.path
 
@@ -165,9 +167,9 @@ WORDS: tuple[dict[str, Any], ...] = (
 
 @pytest.mark.slow
 def test_hostile_ids_and_parameters_are_refused(database_url: str, tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        world.run()
-        case = world.case()
+    async def scenario(harness: Harness) -> None:
+        harness.run()
+        case = harness.case()
         for text in HOSTILE:
             for path in (
                 *paths(text, case, text)[:-3],
@@ -176,7 +178,7 @@ def test_hostile_ids_and_parameters_are_refused(database_url: str, tmp_path: Pat
                 f"/api/v1/test-cases/{text}/history",
                 f"/api/v1/test-attachments/{text}",
             ):
-                assert (await world.ask("GET", path)).status == 404, path
+                assert (await harness.ask("GET", path)).status == 404, path
         at = f"/api/v1/test-runs/{RUN}"
         for query in QUERIES:
             for path in (
@@ -187,12 +189,12 @@ def test_hostile_ids_and_parameters_are_refused(database_url: str, tmp_path: Pat
                     f"/api/v1/test-cases/{case}/history",
                 ),
             ):
-                answer = await world.ask("GET", path, **query)
+                answer = await harness.ask("GET", path, **query)
                 assert answer.status == 400, (path, query, answer.body)
         for query in WORDS:
-            assert (await world.ask("GET", "/api/v1/test-runs", **query)).status == 400, query
+            assert (await harness.ask("GET", "/api/v1/test-runs", **query)).status == 400, query
         for days in (0, 367, "x"):
-            assert (await world.ask("GET", "/api/v1/flaky-tests", days=days)).status == 400
+            assert (await harness.ask("GET", "/api/v1/flaky-tests", days=days)).status == 400
 
     play(scenario, database_url, tmp_path)
 
@@ -214,30 +216,30 @@ STRANGE = (
 
 @pytest.mark.slow
 def test_no_text_in_any_parameter_makes_the_server_fail(database_url: str, tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        world.run()
-        case, names = world.case(), {"run": RUN, "attachment": await world.attachment()}
-        routes, _ = world.results.routes(_nobody, secure=False)
+    async def scenario(harness: Harness) -> None:
+        harness.run()
+        case, names = harness.case(), {"run": RUN, "attachment": await harness.attachment()}
+        routes, _ = harness.results.routes(_nobody, secure=False)
         for route in (route for route in routes if route.method == "GET" and route.secured):
             path = route.path.format(case=case, **names)
             for (name, _), text in itertools.product(route.query, STRANGE):
-                answer = await world.ask("GET", path, **{name: text})
+                answer = await harness.ask("GET", path, **{name: text})
                 assert answer.status in (200, 400, 404), (path, name, text, answer.body)
 
     play(scenario, database_url, tmp_path)
 
 
 def test_a_body_is_read_only_from_an_authorized_client(database_url: str, tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         request = Request(method="POST", path="/api/v1/test-runs", headers=JSON, body=b"{")
-        assert (await world.send(request)).status == 401
+        assert (await harness.send(request)).status == 401
         ours = Request(
             method="POST",
             path="/api/v1/test-runs",
             headers=(*JSON, ("authorization", f"Bearer {TOKEN}")),
             body=b'{"id": "\\ud800"}',
         )
-        assert (await world.send(ours)).status in (400, 422)
+        assert (await harness.send(ours)).status in (400, 422)
 
     play(scenario, database_url, tmp_path)
 
@@ -245,30 +247,30 @@ def test_a_body_is_read_only_from_an_authorized_client(database_url: str, tmp_pa
 def test_an_attachment_is_a_download_that_no_browser_shows(
     database_url: str, tmp_path: Path
 ) -> None:
-    async def scenario(world: World) -> None:
-        world.run()
-        world.case()
+    async def scenario(harness: Harness) -> None:
+        harness.run()
+        harness.case()
         page = b"<script>alert(1)</script>"
-        attachment = await world.attachment(RUN, page, name='../evil"; x=.html')
-        found = await world.get(f"/api/v1/test-attachments/{attachment}")
+        attachment = await harness.attachment(RUN, page, name='../evil"; x=.html')
+        found = await harness.get(f"/api/v1/test-attachments/{attachment}")
         assert TOKEN not in found["url"]
-        answer = await world.follow(found["url"])
+        answer = await harness.follow(found["url"])
         assert (answer.status, answer.body) == (200, page)
         assert answer.header("content-type") == "application/octet-stream"
         assert answer.header("x-content-type-options") == "nosniff"
         assert answer.header("content-security-policy") == "sandbox; default-src 'none'"
         disposition = answer.header("content-disposition")
         assert disposition.startswith('attachment; filename="_evil__ x=.html"')
-        changed = await world.follow(found["url"].replace("name=", "name=x"))
+        changed = await harness.follow(found["url"].replace("name=", "name=x"))
         assert changed.status == 403
-        assert (await world.follow(found["url"], "PUT", b"mine")).status == 403
-        (listed,) = (await world.get(f"/api/v1/test-runs/{RUN}/attachments"))["items"]
+        assert (await harness.follow(found["url"], "PUT", b"mine")).status == 403
+        (listed,) = (await harness.get(f"/api/v1/test-runs/{RUN}/attachments"))["items"]
         assert listed["id"] == attachment and listed["size"] == len(page)
-        world.clock.ahead = 901
-        assert (await world.follow(found["url"])).status == 403
-        world.clock.ahead = 0
-        await world.blobs.delete([blob.key async for blob in world.blobs.list()])
-        assert (await world.follow(found["url"])).status == 404
+        harness.clock.ahead = 901
+        assert (await harness.follow(found["url"])).status == 403
+        harness.clock.ahead = 0
+        await harness.blobs.delete([blob.key async for blob in harness.blobs.list()])
+        assert (await harness.follow(found["url"])).status == 404
 
     play(scenario, database_url, tmp_path)
 

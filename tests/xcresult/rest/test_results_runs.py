@@ -4,17 +4,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.xcresult.rest.results_harness import OTHER_RUN, RUN, World, play
+from tests.xcresult.rest.results_harness import OTHER_RUN, RUN, Harness, play
 
 AT = f"/api/v1/test-runs/{RUN}"
 
 
-async def pages(world: World, path: str, **query: object) -> list[Any]:
+async def pages(harness: Harness, path: str, **query: object) -> list[Any]:
     """Read all pages; fails if they do not end."""
     found: list[Any] = []
     cursor = ""
     for _ in range(100):
-        page = await world.get(path, cursor=cursor, **query)
+        page = await harness.get(path, cursor=cursor, **query)
         found += page["items"]
         cursor = page["next"]
         if not cursor:
@@ -27,14 +27,14 @@ def number(run: int) -> str:
 
 
 def test_shards_are_one_run(database_url: str, tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         counts = {"cases": 3, "failed": 1, "skipped": 1, "flaky": 1, "duration_ms": 500}
-        world.run(shard=0, **counts, scheme="Plan", git_branch="main")
-        world.run(shard=1, **{**counts, "duration_ms": 900}, status="failure")
-        world.run(OTHER_RUN, hours=2)
-        listed = (await world.get("/api/v1/test-runs"))["items"]
+        harness.run(shard=0, **counts, scheme="Plan", git_branch="main")
+        harness.run(shard=1, **{**counts, "duration_ms": 900}, status="failure")
+        harness.run(OTHER_RUN, hours=2)
+        listed = (await harness.get("/api/v1/test-runs"))["items"]
         assert [run["id"] for run in listed] == [RUN, OTHER_RUN]
-        run = (await world.get(AT))["run"]
+        run = (await harness.get(AT))["run"]
         assert run == listed[0]
         shown = {name: run[name] for name in ("state", "status", "cases", "failed", "duration_ms")}
         assert shown == {
@@ -46,10 +46,10 @@ def test_shards_are_one_run(database_url: str, tmp_path: Path) -> None:
         }
         assert [shard["status"] for shard in run["shards"]] == ["success", "failure"]
         assert (run["scheme"], run["git_branch"]) == ("Plan", "main")
-        world.change(
+        harness.change(
             "UPDATE test_runs SET state = 'queued', due_at = now(), status = '' WHERE shard = 1"
         )
-        run = (await world.get(AT))["run"]
+        run = (await harness.get(AT))["run"]
         assert (run["state"], run["status"]) == ("queued", "success")
 
     play(scenario, database_url, tmp_path)
@@ -57,15 +57,15 @@ def test_shards_are_one_run(database_url: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_run_has_the_facts_of_its_bundles_once(database_url: str, tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         phone = '{"name": "iPhone 17", "platform": "ios_simulator", "os_version": "26.0"}'
         broken = '{"target": "AppTests", "message": "the runner crashed"}'
         for shard in range(2):
-            world.run(shard=shard, destinations=f"[{phone}]", errors=f"[{broken}]")
-        world.change(
+            harness.run(shard=shard, destinations=f"[{phone}]", errors=f"[{broken}]")
+        harness.change(
             """UPDATE test_runs SET build_issues = '[{"kind": "warning"}]' WHERE shard = 1"""
         )
-        found = await world.get(AT)
+        found = await harness.get(AT)
         assert [each["name"] for each in found["destinations"]] == ["iPhone 17"]
         assert found["errors"] == [{"target": "AppTests", "message": "the runner crashed"}]
         assert found["build_issues"] == [{"kind": "warning"}] and found["warnings"] == []
@@ -75,9 +75,9 @@ def test_a_run_has_the_facts_of_its_bundles_once(database_url: str, tmp_path: Pa
 
 @pytest.mark.slow
 def test_pages_of_runs_meet_and_filters_hold(database_url: str, tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         for each in range(9):  # three runs at the same time
-            world.run(
+            harness.run(
                 number(each),
                 hours=each // 3,
                 status=("success", "failure", "skipped")[each % 3],
@@ -88,15 +88,15 @@ def test_pages_of_runs_meet_and_filters_hold(database_url: str, tmp_path: Path) 
                 is_flaky=each == 4,
                 project=f"p{each % 2}",
             )
-        world.change("UPDATE test_runs SET ran_at = date_trunc('hour', ran_at)")
-        everything = [run["id"] for run in await pages(world, "/api/v1/test-runs", limit=500)]
+        harness.change("UPDATE test_runs SET ran_at = date_trunc('hour', ran_at)")
+        everything = [run["id"] for run in await pages(harness, "/api/v1/test-runs", limit=500)]
         assert len(everything) == 9
         for limit in (1, 2, 4):
-            found = await pages(world, "/api/v1/test-runs", limit=limit)
+            found = await pages(harness, "/api/v1/test-runs", limit=limit)
             assert [run["id"] for run in found] == everything
 
         async def which(**query: object) -> list[int]:
-            found = await pages(world, "/api/v1/test-runs", limit=2, **query)
+            found = await pages(harness, "/api/v1/test-runs", limit=2, **query)
             return sorted(int(run["id"][-1]) for run in found)
 
         assert await which(status="failure") == [1, 4, 7]
@@ -114,52 +114,52 @@ def test_pages_of_runs_meet_and_filters_hold(database_url: str, tmp_path: Path) 
 
 @pytest.mark.slow
 def test_parts_of_a_run_come_in_pages(database_url: str, tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         for shard in range(2):
-            world.run(shard=shard)
+            harness.run(shard=shard)
             for each in range(5):
                 status = "failure" if each == 2 else "skipped" if each == 3 else "success"
-                world.case(name=f"test{shard}{each}()", shard=shard, number=each, status=status)
-        world.failure(RUN, "it broke", number=2)
-        world.failure(RUN, "and again", number=2, failure=2)
+                harness.case(name=f"test{shard}{each}()", shard=shard, number=each, status=status)
+        harness.failure(RUN, "it broke", number=2)
+        harness.failure(RUN, "and again", number=2, failure=2)
         for limit in (1, 3, 500):
-            found = await pages(world, f"{AT}/cases", limit=limit)
+            found = await pages(harness, f"{AT}/cases", limit=limit)
             expected = [f"test{shard}{each}()" for shard in range(2) for each in range(5)]
             assert [case["name"] for case in found] == expected
-            modules = await pages(world, f"{AT}/modules", limit=limit)
+            modules = await pages(harness, f"{AT}/modules", limit=limit)
             assert [(each["shard_index"], each["name"]) for each in modules] == [
                 (0, "AppTests"),
                 (1, "AppTests"),
             ]
-            suites = await pages(world, f"{AT}/suites", limit=limit, module="AppTests")
+            suites = await pages(harness, f"{AT}/suites", limit=limit, module="AppTests")
             assert [each["module"] for each in suites] == ["AppTests", "AppTests"]
-        failed = await pages(world, f"{AT}/cases", status="failure")
+        failed = await pages(harness, f"{AT}/cases", status="failure")
         assert [case["name"] for case in failed] == ["test02()", "test12()"]
         assert [each["message"] for each in failed[0]["failures"]] == ["it broke", "and again"]
         assert (failed[0]["module"], failed[0]["suite"]) == ("AppTests", "Suite")
-        assert [case["name"] for case in await pages(world, f"{AT}/cases", name="ST13")] == [
+        assert [case["name"] for case in await pages(harness, f"{AT}/cases", name="ST13")] == [
             "test13()"
         ]
-        assert await pages(world, f"{AT}/cases", module="Other") == []
-        assert await pages(world, f"{AT}/cases", flaky="true") == []
-        assert await pages(world, f"{AT}/suites", module="Other") == []
+        assert await pages(harness, f"{AT}/cases", module="Other") == []
+        assert await pages(harness, f"{AT}/cases", flaky="true") == []
+        assert await pages(harness, f"{AT}/suites", module="Other") == []
 
     play(scenario, database_url, tmp_path)
 
 
 @pytest.mark.slow
 def test_a_case_has_everything_below_it(database_url: str, tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        world.run(status="failure")
-        case = world.case(name="parameterized(value:)", status="failure")
+    async def scenario(harness: Harness) -> None:
+        harness.run(status="failure")
+        case = harness.case(name="parameterized(value:)", status="failure")
         at: dict[str, object] = {"run_id": RUN, "shard": 0, "number": 0}
         for place, (name, status) in enumerate([("hello", "success"), ("test", "failure")], 1):
-            world.insert(
+            harness.insert(
                 "test_arguments", **at, argument=place, name=name, status=status, duration_ms=4
             )
         for argument in (0, 2):
             for place in (1, 2):
-                world.insert(
+                harness.insert(
                     "test_repetitions",
                     **at,
                     argument=argument,
@@ -169,17 +169,17 @@ def test_a_case_has_everything_below_it(database_url: str, tmp_path: Path) -> No
                     status="failure",
                     duration_ms=2,
                 )
-        world.failure(RUN, "own")
+        harness.failure(RUN, "own")
         issue = "of the argument"
-        world.failure(RUN, issue, argument=2)
-        world.failure(RUN, "of its repetition", argument=2, repetition=2)
-        world.failure(RUN, "of a repetition", repetition=1)
-        attachment = await world.attachment(RUN, b"crash", name="x.ips")
+        harness.failure(RUN, issue, argument=2)
+        harness.failure(RUN, "of its repetition", argument=2, repetition=2)
+        harness.failure(RUN, "of a repetition", repetition=1)
+        attachment = await harness.attachment(RUN, b"crash", name="x.ips")
         for place, known in ((1, attachment), (2, None)):
-            world.insert(
+            harness.insert(
                 "test_crashes", **at, crash=place, file_name="x.ips", signal="SIGABRT", attachment_id=known
             )  # fmt: skip
-        found = await world.get(f"{AT}/cases/{case}")
+        found = await harness.get(f"{AT}/cases/{case}")
         assert (found["run"], found["test"]["name"]) == (RUN, "parameterized(value:)")
         (execution,) = found["executions"]
         assert [each["message"] for each in execution["failures"]] == ["own"]
@@ -192,17 +192,17 @@ def test_a_case_has_everything_below_it(database_url: str, tmp_path: Path) -> No
         assert execution["repetitions"][0]["name"] == "First Run"
         assert [each["attachment"] for each in execution["crashes"]] == [attachment, None]
         (shot,) = execution["attachments"]
-        assert (await world.follow(shot["url"])).body == b"crash"
+        assert (await harness.follow(shot["url"])).body == b"crash"
 
     play(scenario, database_url, tmp_path)
 
 
 def test_a_case_of_two_shards_is_shown_with_both(database_url: str, tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         for shard in range(2):
-            world.run(shard=shard)
-            case = world.case(shard=shard, number=3, status=("success", "failure")[shard])
-        found = await world.get(f"{AT}/cases/{case}")
+            harness.run(shard=shard)
+            case = harness.case(shard=shard, number=3, status=("success", "failure")[shard])
+        found = await harness.get(f"{AT}/cases/{case}")
         assert [(each["shard_index"], each["status"]) for each in found["executions"]] == [
             (0, "success"),
             (1, "failure"),
@@ -212,50 +212,50 @@ def test_a_case_of_two_shards_is_shown_with_both(database_url: str, tmp_path: Pa
 
 
 def test_coverage_of_one_shard_is_what_its_bundle_says(database_url: str, tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        world.run()
-        world.covered(RUN, "/src/A.swift", {1: 2, 2: 0, 5: 1})
-        world.covered(RUN, "/src/B.swift", {1: 0}, file=1)
-        world.change(
+    async def scenario(harness: Harness) -> None:
+        harness.run()
+        harness.covered(RUN, "/src/A.swift", {1: 2, 2: 0, 5: 1})
+        harness.covered(RUN, "/src/B.swift", {1: 0}, file=1)
+        harness.change(
             "UPDATE coverage_files SET covered_lines = 7, executable_lines = 9 WHERE file = 0"
         )
-        total = await world.get(f"{AT}/coverage")
+        total = await harness.get(f"{AT}/coverage")
         assert (total["covered_lines"], total["executable_lines"]) == (2, 4)
         assert [each["name"] for each in total["targets"]] == ["App.app"]
-        files = await pages(world, f"{AT}/coverage/files", limit=1)
+        files = await pages(harness, f"{AT}/coverage/files", limit=1)
         assert [
             (each["path"], each["covered_lines"], each["executable_lines"]) for each in files
         ] == [
             ("/src/A.swift", 7, 9),
             ("/src/B.swift", 0, 1),
         ]
-        assert await pages(world, f"{AT}/coverage/files", target="None") == []
-        lines = await world.get(f"{AT}/coverage/lines", target="App.app", path="/src/A.swift")
+        assert await pages(harness, f"{AT}/coverage/files", target="None") == []
+        lines = await harness.get(f"{AT}/coverage/lines", target="App.app", path="/src/A.swift")
         assert lines["lines"] == [[1, 2], [2, 0], [5, 1]]
-        missing = await world.ask(
+        missing = await harness.ask(
             "GET", f"{AT}/coverage/lines", target="App.app", path="/src/None.swift"
         )
         assert missing.status == 404
-        assert (await world.ask("GET", f"{AT}/coverage/lines", target="App.app")).status == 400
+        assert (await harness.ask("GET", f"{AT}/coverage/lines", target="App.app")).status == 400
 
     play(scenario, database_url, tmp_path)
 
 
 def test_a_line_counts_if_any_shard_ran_it(database_url: str, tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         for shard, counts in enumerate(({1: 1, 2: 0, 3: 0}, {1: 1, 2: 3, 3: 0})):
-            world.run(shard=shard)
-            world.covered(RUN, "/src/A.swift", counts, shard=shard)
-            world.covered(RUN, f"/src/Only{shard}.swift", {1: shard}, shard=shard, file=1)
-        total = await world.get(f"{AT}/coverage")
+            harness.run(shard=shard)
+            harness.covered(RUN, "/src/A.swift", counts, shard=shard)
+            harness.covered(RUN, f"/src/Only{shard}.swift", {1: shard}, shard=shard, file=1)
+        total = await harness.get(f"{AT}/coverage")
         assert (total["covered_lines"], total["executable_lines"]) == (2 + 0 + 1, 5)
-        files = await pages(world, f"{AT}/coverage/files", limit=1)
+        files = await pages(harness, f"{AT}/coverage/files", limit=1)
         assert [(each["path"][5:], each["covered_lines"]) for each in files] == [
             ("A.swift", 2),
             ("Only0.swift", 0),
             ("Only1.swift", 1),
         ]
-        lines = await world.get(f"{AT}/coverage/lines", target="App.app", path="/src/A.swift")
+        lines = await harness.get(f"{AT}/coverage/lines", target="App.app", path="/src/A.swift")
         assert lines["lines"] == [[1, 2], [2, 3], [3, 0]]
 
     play(scenario, database_url, tmp_path)

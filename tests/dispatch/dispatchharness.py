@@ -101,7 +101,7 @@ class Between:
         return await self._database.transact(work, name=name)
 
 
-class World:
+class Harness:
     """One server and its dependencies."""
 
     def __init__(
@@ -172,7 +172,7 @@ class World:
         self.database.close()
         self._link.close()
 
-    # ── the world ───────────────────────────────────────────────────────────────────────────────
+    # ── the harness ─────────────────────────────────────────────────────────────────────────────
 
     def listen(self, handler: Callable[[Request], Awaitable[Response | Stream]]) -> None:
         self.handle = handler
@@ -376,26 +376,26 @@ class World:
 
 
 def play(
-    scenario: Callable[[World], Awaitable[T]],
+    scenario: Callable[[Harness], Awaitable[T]],
     url: str,
     keys: KeyPair,
     *,
     seed: int = 0,
     **changes: Any,
 ) -> T:
-    """Run a scenario in a fresh world."""
+    """Run a scenario in a fresh harness."""
 
     async def main() -> T:
-        world = World(url, keys, **changes)
+        harness = Harness(url, keys, **changes)
         try:
-            result = await scenario(world)
-            world.check()
-            assert not world.kube.failures
-            assert not world.github.internal_errors
+            result = await scenario(harness)
+            harness.check()
+            assert not harness.kube.failures
+            assert not harness.github.internal_errors
             return result
         finally:
-            for mint in world.mints:
+            for mint in harness.mints:
                 mint.close()  # type: ignore[attr-defined]  # coroutines, in truth
-            world.close()
+            harness.close()
 
     return run_virtual(main(), seed=seed)
