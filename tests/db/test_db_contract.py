@@ -185,6 +185,14 @@ def test_what_is_finished_is_committed_with_its_rows(opener: Opener, url: str) -
 
     assert transact(opener, url, at_once, locked, at_once) == [[{"id": 1}]]
 
+    async def alone(tx: Tx) -> list[Any]:
+        return await tx.finish(
+            ("UPDATE chores SET state = 'queued' WHERE id = 1 RETURNING id", {}), alone=True
+        )
+
+    assert transact(opener, url, alone, alone) == [[{"id": 1}]]
+    assert states(url) == {1: "queued", 2: "queued"}
+
 
 @pytest.mark.parametrize(
     "bad",

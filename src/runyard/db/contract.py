@@ -68,11 +68,13 @@ class Tx(Protocol):
         """
         ...
 
-    async def finish(self, *statements: Statement) -> list[list[Row]]:
+    async def finish(self, *statements: Statement, alone: bool = False) -> list[list[Row]]:
         """Like `several`, and commits, in the same round trip where the connection allows it.
 
         Nothing may be run afterwards, and `work` must not fail afterwards: what must not be committed has to fail in
-        the statements themselves.
+        the statements themselves. If nothing was run before, the COMMIT travels with them only if they are to run
+        `alone`: a connection that died unnoticed then leaves an unknown outcome, where otherwise the transaction would
+        be repeated on another one.
         """
         ...
 

@@ -96,7 +96,7 @@ class InlineTx:
             raise NotOnlySql("a statement that writes or locks was run with `read`")
         return await self.several(*statements)
 
-    async def finish(self, *statements: Statement) -> list[list[Row]]:
+    async def finish(self, *statements: Statement, alone: bool = False) -> list[list[Row]]:
         """Run the last statements."""
         rows = await self.several(*statements)
         self.finished = True

@@ -91,7 +91,7 @@ class PooledTx:
         """Run statements that only read."""
         return await self.several(*statements)
 
-    async def finish(self, *statements: Statement) -> list[list[Row]]:
+    async def finish(self, *statements: Statement, alone: bool = False) -> list[list[Row]]:
         """Run the last statements; behind a pooler, the COMMIT follows them."""
         return await self.several(*statements)
 
@@ -142,17 +142,17 @@ class DirectTx:
         self.begun = begun
         return [each.rows() for each in results]
 
-    async def finish(self, *statements: Statement) -> list[list[Row]]:
+    async def finish(self, *statements: Statement, alone: bool = False) -> list[list[Row]]:
         """Run the last statements and commit, in one round trip.
 
-        Only on a connection that has answered in this transaction: one that died in the pool would otherwise leave an
-        unknown outcome where a repetition is possible now.
+        Only on a connection that has answered in this transaction, unless they run `alone`: one that died in the pool
+        leaves an unknown outcome where a repetition would be possible.
         """
-        if not self.begun:
+        if not self.begun and not alone:
             return await self.several(*statements)
-        self._first()
+        first = self._first()
         self.committing = True
-        asked = self._statements.several(statements, last=(_COMMIT,))
+        asked = self._statements.several(statements, first=first, last=(_COMMIT,))
         return [each.rows() for each in await self._guarded(asked)]
 
     async def _execute(self, sql: str, params: dict[str, object]) -> Result:

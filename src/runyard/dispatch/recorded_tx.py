@@ -54,6 +54,6 @@ class RecordingTx:
         """Run statements that only read."""
         return await self._tx.read(*statements)
 
-    async def finish(self, *statements: Statement) -> list[list[Row]]:
+    async def finish(self, *statements: Statement, alone: bool = False) -> list[list[Row]]:
         """Run the last statements and commit."""
-        return await self._tx.finish(*statements)
+        return await self._tx.finish(*statements, alone=alone)

@@ -14,7 +14,16 @@ from typing import TypeVar
 
 import msgspec
 
-from runyard.db.contract import Constraint, Database, Row, Statement, Tx, Unavailable
+from runyard.db.contract import (
+    CommitUnknown,
+    Constraint,
+    Database,
+    DatabaseError,
+    Row,
+    Statement,
+    Tx,
+    Unavailable,
+)
 from runyard.dispatch.machine.changes import Context
 from runyard.dispatch.machine.events import (
     Arm,
@@ -82,6 +91,33 @@ class Store:
             return await self.apply_slot_event(tx, pod_uid, event, last=True)
 
         return await self.transact(work, name=name)
+
+    async def apply_to_known(
+        self, slot: Slot, event: SlotEvent, *, name: str, in_era: str
+    ) -> Decision:
+        """Apply an event that concerns only this slot, which was written here a moment ago, in one round trip.
+
+        If the slot has changed since, or the database failed over, nothing is written, and the event is applied to the
+        slot as it is now.
+        """
+        view = View(slot=slot)
+        decision = transition(view, event, self._ctx)
+        check = {"pod_uid": slot.pod_uid, "generation": slot.generation, "era": in_era}
+
+        async def work(tx: Tx) -> Decision:
+            written = await self._writer.write(
+                tx, ((view, decision),), first=((SQL.slot_unchanged, check),), last=True
+            )
+            return written.decisions[0]
+
+        if in_era and decision.refused is None and isinstance(event, _SINGLE_SLOT_EVENTS):
+            try:
+                return await self._transact(work, name=name)
+            except (Unavailable, CommitUnknown):
+                raise
+            except DatabaseError:
+                pass  # the check failed; whatever else it was, the transaction below reports it
+        return await self.apply_to_slot(slot.pod_uid, event, name=name, in_era=in_era)
 
     async def era(self, tx: Tx) -> str:
         """Return the era: the start time of the database server, which a failover changes."""

@@ -79,11 +79,13 @@ class Writer:
         info: JobInfo | None = None,
         *,
         beside: Sequence[Statement] = (),
+        first: Sequence[Statement] = (),
         last: bool = False,
     ) -> Written:
         """Write decisions; `info` is for a job that is new, `beside` for other statements of the same transaction.
 
-        With `last`, the transaction is committed in the same round trip.
+        With `last`, the transaction is committed in the same round trip. `first` are checks that fail if nothing may
+        be written; with them and `last`, it is the whole transaction.
         """
         batch = _Batch()
         for _, decision in decided:
@@ -95,8 +97,12 @@ class Writer:
         changes = bool(batch.jobs or batch.slots or batch.log)
         if changes:
             batch.statements.append((SQL.transition_write, self._parameters(batch)))
-        run = tx.finish if last else tx.several
-        answers = await run(*batch.statements, *beside)
+        statements = (*first, *batch.statements, *beside)
+        if last:
+            answers = await tx.finish(*statements, alone=bool(first))
+        else:
+            answers = await tx.several(*statements)
+        answers = answers[len(first) :]
         rows = answers[own] if changes else []
         if isinstance(tx, RecordingTx):
             tx.job_transitions += _job_transitions(decided, rows, info)

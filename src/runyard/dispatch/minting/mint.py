@@ -210,7 +210,7 @@ class Minter:
     async def _arm(self, slot: Slot, runner_id: int, jit: str, era: str) -> None:
         sealed = self._seal.close(jit, pod_uid=slot.pod_uid)
         event = Arm(generation=slot.generation, runner_id=runner_id, jit=sealed, stamped=True)
-        decision = await self._store.apply_to_slot(slot.pod_uid, event, name="arm", in_era=era)
+        decision = await self._store.apply_to_known(slot, event, name="arm", in_era=era)
         if decision.refused is None:
             self._waiters.wake(slot.pod_uid, armed=decision.slot)
             await self._stamper.mark_committed(slot)
