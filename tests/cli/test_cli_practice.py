@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.embedded.github.practicelive import Live, played
+from tests.embedded.github.practicelive import Live, run_scenario
 
 from runyard.cli.main import cli
 from runyard.cli.main import run as run_cli
@@ -56,7 +56,7 @@ def data_of(it: Live, folder: Path) -> str:
     port = int(it.core.settings.public_url.rpartition(":")[2])
     (data / "ports.json").write_text(json.dumps({"github": port}))
     fields = dict.fromkeys(Secrets.__struct_fields__, "x")
-    fields |= {"people_token": "people", "seal_key": "A" * 43 + "="}
+    fields |= {"people_token": "practice-secret", "seal_key": "A" * 43 + "="}
     (data / "secrets.json").write_bytes(msgspec.json.encode(fields))
     return str(data)
 
@@ -66,7 +66,7 @@ def with_a_runner(
 ) -> None:
     """Play with a machine as far as this command can tell: a practice GitHub and one runner."""
 
-    async def played_with(it: Live) -> None:
+    async def with_runner(it: Live) -> None:
         it.core.install("practice")
         it.core.add_repo("practice/playground")
         runner = it.core._state.register(
@@ -75,7 +75,7 @@ def with_a_runner(
         await it.start("--jitconfig", runner.jit)
         await scenario(it, data_of(it, folder))
 
-    played(keys, folder, played_with)
+    run_scenario(keys, folder, with_runner)
 
 
 def test_a_log_commands_no_terminal(
@@ -158,9 +158,9 @@ def test_what_github_answers_is_shown_harmlessly(
         argv = ("--data", data, "--label", "\x1b" + "x" * 300, "true")
         assert await asyncio.to_thread(run, *argv) == 2
 
-    played(keys, tmp_path, scenario)
+    run_scenario(keys, tmp_path, scenario)
     said = capsys.readouterr().err
-    assert "422" in said and "\x1b" not in said and "people" not in said.replace("/people", "")
+    assert "422" in said and "\x1b" not in said and "practice-secret" not in said
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {

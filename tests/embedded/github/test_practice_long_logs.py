@@ -20,7 +20,7 @@ async def read(it: Live, job: int) -> str:
     """Reads the log over HTTP."""
     transport = HttpTransport(it.core.settings.public_url)
     try:
-        return await PracticeClient(transport, token="practice").log(job)
+        return await PracticeClient(transport, token="practice-secret").log(job)
     finally:
         await transport.close()
 
