@@ -70,7 +70,7 @@ class Connection:
         )
         return self
 
-    async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+    async def request(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
         self._writer.write(self._target.head(method, path, body))
         head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
         status = int(head[9:12])
@@ -153,9 +153,9 @@ async def _prepare(connection: Connection) -> str:
         ("/api/v1/nodes", {"metadata": {"name": NODE}}),
         ("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", _lease()),
     ):
-        status, body = await connection.ask("POST", path, msgspec.json.encode(kind))
+        status, body = await connection.request("POST", path, msgspec.json.encode(kind))
         assert status in (201, 409), body
-    _, body = await connection.ask("GET", f"{_PODS}?limit=1")
+    _, body = await connection.request("GET", f"{_PODS}?limit=1")
     version: str = msgspec.json.decode(body)["metadata"]["resourceVersion"]
     return version
 
@@ -174,7 +174,7 @@ async def main(target: Target, pods: int, watchers: int, creators: int) -> Measu
     async def create(connection: Connection) -> None:
         for number in numbers:
             sent[number] = time.perf_counter()
-            status, body = await connection.ask("POST", _PODS, bodies[number])
+            status, body = await connection.request("POST", _PODS, bodies[number])
             answered[number] = time.perf_counter()
             assert status == 201, body
 

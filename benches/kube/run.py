@@ -165,12 +165,12 @@ def bench_api(home: Path, pods: int) -> list[table.Row]:
     for turn in range(ROUNDS):  # alternately, so that other load on the machine affects both
         with embedded(home / f"ours-{turn}") as served:
             ours.append(load(served, pods=pods, watchers=WATCHERS))
-        _say_load("embedded", ours[-1])
+        _print_load("embedded", ours[-1])
         assert not ours[-1].found.lost, "a watcher missed events"
         if assets is not None:
             with real(assets, home / f"theirs-{turn}") as served:
                 theirs.append(load(served, pods=pods, watchers=WATCHERS))
-            _say_load("real", theirs[-1])
+            _print_load("real", theirs[-1])
     best = max(each.found.creates_per_second for each in ours)
     shape = f"embedded API, {pods:,} Pods x {WATCHERS} watchers"
     delay = min(each.found.delay_p99 for each in ours) * 1000
@@ -196,10 +196,10 @@ def _assets() -> controlplane.Assets | None:
     return found
 
 
-def _say_load(who: str, loaded: Loaded) -> None:
+def _print_load(server_name: str, loaded: Loaded) -> None:
     found = loaded.found
     say(
-        f"{who}: {found.creates_per_second:,.0f} creates/s, {loaded.cpu_ms:.1f} ms of CPU each;"
+        f"{server_name}: {found.creates_per_second:,.0f} creates/s, {loaded.cpu_ms:.1f} ms of CPU each;"
         f" events after the answer: p50 {found.delay_p50 * 1000:.1f} ms,"
         f" p99 {found.delay_p99 * 1000:.1f} ms;"
         f" after the request was sent: p99 {found.since_sent_p99 * 1000:.0f} ms"

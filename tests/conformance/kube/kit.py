@@ -23,7 +23,7 @@ APPLY = "application/apply-patch+yaml"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 ROOT_CA = "kube-root-ca.crt"  # the ConfigMap that is in every namespace
 OWN = f"metadata.name!={ROOT_CA}"
-PATIENCE = 30.0  # for one answer of a server on a busy machine
+TIMEOUT = 30.0  # for one answer of a server on a busy machine
 
 
 class Api:
@@ -93,7 +93,7 @@ class Api:
             headers=tuple(given),
             body=raw,
         )
-        return await self._transport.send(request, timeout=PATIENCE)
+        return await self._transport.send(request, timeout=TIMEOUT)
 
     async def call(self, method: str, path: str, body: Any = None, **options: Any) -> Response:
         answer = await self.send(method, path, body, **options)

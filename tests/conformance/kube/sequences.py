@@ -103,8 +103,8 @@ def _apply(draw: st.DrawFn, kind: Kind, name: str) -> Step:
     sub = "status" if "status" in kind.subresources and draw(seldom(4)) else ""
     if sub:
         answer = draw(st.sampled_from(STATUSES[kind.plural]))
-        said = ("status",) if kind.custom else ("status", "metadata")
-        status = {key: _nullless(answer[key]) for key in said if key in answer}
+        parts = ("status",) if kind.custom else ("status", "metadata")
+        status = {key: _nullless(answer[key]) for key in parts if key in answer}
         body = {key: body[key] for key in ("apiVersion", "kind")} | status
         body["metadata"] = {**status.get("metadata", {}), "name": name}
     return Step(

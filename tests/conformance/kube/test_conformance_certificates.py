@@ -11,12 +11,12 @@ TWICE, FIXED = "FieldValueDuplicate", "FieldValueForbidden"
 
 def request(api: Api, **spec: object) -> Json:
     body = request_for("mini-1", hostnames=("mini-1",), signer="example.com/nobody")
-    body["metadata"]["name"] = api.own("asked")
+    body["metadata"]["name"] = api.own("request")
     body["spec"] |= spec
     return body
 
 
-ASKED: dict[str, tuple[Json, list[tuple[str, str]]]] = {
+INVALID_SPECS: dict[str, tuple[Json, list[tuple[str, str]]]] = {
     "a usage that is none": ({"usages": ["evil"]}, [(UNKNOWN, "spec.usages[0]")]),
     "a usage twice": ({"usages": ["server auth", "server auth"]}, [(TWICE, "spec.usages[1]")]),
     "no usages": ({"usages": []}, [(MISSING, "spec.usages")]),
@@ -35,9 +35,9 @@ ASKED: dict[str, tuple[Json, list[tuple[str, str]]]] = {
 }
 
 
-@pytest.mark.parametrize("case", ASKED)
+@pytest.mark.parametrize("case", INVALID_SPECS)
 async def test_a_request_is_for_one_signer_and_known_usages(api: Api, case: str) -> None:
-    spec, expected = ASKED[case]
+    spec, expected = INVALID_SPECS[case]
     answer = await api.why("POST", REQUESTS, request(api, **spec))
     assert (answer["code"], causes(answer)) == (422, expected)
 
@@ -50,7 +50,7 @@ async def test_a_request_for_the_masters_group_is_refused(api: Api) -> None:
         signer="kubernetes.io/kube-apiserver-client",
         usages=("client auth",),
     )
-    body["metadata"]["name"] = api.own("asked")
+    body["metadata"]["name"] = api.own("request")
     answer = await api.why("POST", REQUESTS, body)
     assert (answer["code"], answer["reason"]) == (403, "Forbidden")
     assert "system:masters" in answer["message"]

@@ -72,8 +72,8 @@ async def test_a_reference_to_an_owner_with_another_uid_is_removed(api: Api) -> 
 
 
 async def test_an_owner_of_an_unknown_kind_changes_nothing(api: Api) -> None:
-    stranger = {"apiVersion": "example.com/v9", "kind": "Thing", "name": "a", "uid": "u"}
-    await api.create(api.maps(), config("owned", ownerReferences=[stranger]))
+    unknown_kind = {"apiVersion": "example.com/v9", "kind": "Thing", "name": "a", "uid": "u"}
+    await api.create(api.maps(), config("owned", ownerReferences=[unknown_kind]))
     await stays(api, api.maps("owned"))
 
 

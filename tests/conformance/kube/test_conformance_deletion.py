@@ -174,11 +174,11 @@ async def test_foreground_deletion_removes_the_owner_last(api: Api) -> None:
     result = await api.ok("DELETE", api.maps("owner"), {"propagationPolicy": "Foreground"})
     assert result["metadata"]["finalizers"] == ["foregroundDeletion"]
 
-    async def going() -> bool | None:
+    async def deleting() -> bool | None:
         found = await api.get(api.maps("owned"))
         return "deletionTimestamp" in found["metadata"] or None
 
-    await api.eventually(going)
+    await api.eventually(deleting)
     assert (await api.call("GET", api.maps("owner"))).status == 200
     await api.patch(api.maps("owned"), {"metadata": {"finalizers": None}})
     await api.gone(api.maps("owner"))
@@ -237,11 +237,11 @@ async def test_a_deleted_namespace_deletes_its_contents(api: Api) -> None:
     assert (refused["code"], refused["reason"]) == (403, "Forbidden")
     assert causes(refused) == [("NamespaceTerminating", "metadata.namespace")]
 
-    async def going() -> bool | None:
+    async def deleting() -> bool | None:
         found = await api.get(f"{path}/configmaps/c")
         return "deletionTimestamp" in found["metadata"] or None
 
-    await api.eventually(going)
+    await api.eventually(deleting)
     await api.patch(f"{path}/configmaps/c", {"metadata": {"finalizers": None}})
     await api.gone(path, seconds=60)
 

@@ -169,12 +169,12 @@ async def test_one_more_deletion_only_shortens(api: Api) -> None:
     await api.create(api.pods(), pod(nodeName=api.own("nowhere"), terminationGracePeriodSeconds=30))
     await api.ok("DELETE", api.pods("p"))
     await api.patch(api.pods("p", "status"), {"status": {"phase": "Failed"}})
-    for wish, seconds in (
+    for options, seconds in (
         ({}, 30),
         ({"gracePeriodSeconds": 40, "propagationPolicy": "Orphan"}, 30),
         ({"gracePeriodSeconds": 7}, 7),
     ):
-        left = await api.ok("DELETE", api.pods("p"), wish)
+        left = await api.ok("DELETE", api.pods("p"), options)
         assert left["metadata"]["deletionGracePeriodSeconds"] == seconds
         assert "finalizers" not in left["metadata"]
     await api.ok("DELETE", api.pods("p"), {"gracePeriodSeconds": 0})

@@ -149,11 +149,15 @@ async def test_an_aggregation_rule_needs_all_rights(api: Api) -> None:
     ]
     selected = {"clusterRoleSelectors": [{"matchLabels": {api.own("to"): "all"}}]}
     body: Json = {"metadata": {"name": api.own("filled")}, "aggregationRule": selected}
-    asked = {"verb": "create", "resource": "clusterroles", "group": "rbac.authorization.k8s.io"}
+    attributes = {
+        "verb": "create",
+        "resource": "clusterroles",
+        "group": "rbac.authorization.k8s.io",
+    }
     async with everywhere(api, "author", rules, user):
 
         async def check() -> bool | None:
-            return await may(api, user, resourceAttributes=asked) or None
+            return await may(api, user, resourceAttributes=attributes) or None
 
         await api.eventually(check)
         result = await api.why(

@@ -33,7 +33,7 @@ LOGS = {
     "no bytes": ("limitBytes", "0", 422, "Invalid"),
     "no seconds": ("sinceSeconds", "0", 422, "Invalid"),
     "no moment": ("sinceTime", "nonsense", 400, "BadRequest"),
-    "a stranger among containers": ("container", "zzz", 400, "BadRequest"),
+    "an unknown container": ("container", "zzz", 400, "BadRequest"),
     "one of two streams": ("stream", "Stdout", 422, "Invalid"),
 }
 
@@ -76,9 +76,9 @@ async def test_of_several_containers_one_must_be_named(api: Api) -> None:
     made["metadata"]["annotations"] = default
     await api.create(api.pods(), made)
     result = await api.why("GET", api.pods("p", "log"))
-    said = "a container name must be specified for pod p, choose one of: [x y]"
-    assert (result["code"], result["message"]) == (400, said)
-    assert (await api.why("POST", api.pods("p", "exec"), command="x"))["message"] == said
+    message = "a container name must be specified for pod p, choose one of: [x y]"
+    assert (result["code"], result["message"]) == (400, message)
+    assert (await api.why("POST", api.pods("p", "exec"), command="x"))["message"] == message
     assert (await api.call("GET", api.pods("p", "log"), container="y")).status == 204
 
 
@@ -108,8 +108,8 @@ async def test_a_node_without_an_address_cannot_be_called(api: Api) -> None:
     try:
         await api.create(api.pods(), _pod("p", "runner", node=name))
         result = await api.why("GET", api.pods("p", "log"))
-        said = "no preferred addresses found; known addresses: []"
-        assert (result["code"], result["message"]) == (500, said)
+        message = "no preferred addresses found; known addresses: []"
+        assert (result["code"], result["message"]) == (500, message)
     finally:
         await api.call("DELETE", f"{NODES}/{name}")
 
@@ -131,9 +131,9 @@ PLACES = {
 
 
 @pytest.mark.since(1, 31)  # older servers have other messages
-@pytest.mark.parametrize(("address", "port", "said"), PLACES.values(), ids=PLACES)
+@pytest.mark.parametrize(("address", "port", "message"), PLACES.values(), ids=PLACES)
 async def test_an_invalid_address_of_a_node_is_reported(
-    api: Api, address: str, port: int, said: str
+    api: Api, address: str, port: int, message: str
 ) -> None:
     name = api.own("lost")
     made = _node(name, {"type": "InternalIP", "address": address})
@@ -143,7 +143,7 @@ async def test_an_invalid_address_of_a_node_is_reported(
         await api.create(api.pods(), _pod("p", "runner", node=name))
         result = await api.why("GET", api.pods("p", "log"))
         assert (result["code"], result.get("reason", "")) == (500, "")
-        assert result["message"].endswith(said)
+        assert result["message"].endswith(message)
     finally:
         await api.call("DELETE", f"{NODES}/{name}")
 
@@ -153,7 +153,7 @@ async def test_a_node_that_refuses_connections_is_reported(api: Api) -> None:
     try:
         result = await api.why("GET", api.pods("p", "log"))
         url = f"https://127.0.0.1:1/containerLogs/{api.space}/p/runner"
-        said = f'Get "{url}": dial tcp 127.0.0.1:1: connect: connection refused'
-        assert (result["code"], result["message"]) == (500, said)
+        message = f'Get "{url}": dial tcp 127.0.0.1:1: connect: connection refused'
+        assert (result["code"], result["message"]) == (500, message)
     finally:
         await api.call("DELETE", f"{NODES}/{node}")

@@ -190,8 +190,8 @@ async def test_the_name_of_the_body_must_be_that_of_the_path(api: Api) -> None:
 
 async def test_server_owned_fields_cannot_be_written(api: Api) -> None:
     made = await api.create(api.maps(), config())
-    asked = {"creationTimestamp": "2001-01-01T00:00:00Z", "generation": 7, "selfLink": "/x"}
-    patch = {"metadata": {**asked, "labels": {"a": "b"}}}
+    server_fields = {"creationTimestamp": "2001-01-01T00:00:00Z", "generation": 7, "selfLink": "/x"}
+    patch = {"metadata": {**server_fields, "labels": {"a": "b"}}}
     after = await api.patch(api.maps("c"), patch)
     assert after["metadata"]["creationTimestamp"] == made["metadata"]["creationTimestamp"]
     assert after["metadata"]["labels"] == {"a": "b"}

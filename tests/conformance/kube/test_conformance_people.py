@@ -55,14 +55,14 @@ LETTERS = {
 
 async def may(api: Api, user: str, verb: str, group: str, what: str) -> bool:
     plural, _, sub = what.partition("/")
-    asked = {
+    attributes = {
         "namespace": api.space,
         "verb": verb,
         "group": group,
         "resource": plural,
         "subresource": sub,
     }
-    body: Json = {"spec": {"user": user, "resourceAttributes": asked}}
+    body: Json = {"spec": {"user": user, "resourceAttributes": attributes}}
     result = await api.create(REVIEWS, body)
     return bool(result["status"]["allowed"])
 

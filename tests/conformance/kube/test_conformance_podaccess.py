@@ -107,8 +107,8 @@ async def test_the_names_of_volumes_differ(api: Api) -> None:
 async def test_a_pod_can_opt_out_of_its_token(
     api: Api, account: bool | None, result: bool | None, expected: bool
 ) -> None:
-    wish = {} if account is None else {"automountServiceAccountToken": account}
-    await api.create(api.path("serviceaccounts"), {"metadata": {"name": "robot"}, **wish})
+    automount = {} if account is None else {"automountServiceAccountToken": account}
+    await api.create(api.path("serviceaccounts"), {"metadata": {"name": "robot"}, **automount})
     more: dict[str, Any] = {} if result is None else {"automountServiceAccountToken": result}
     made = await api.create(api.pods(), pod(serviceAccountName="robot", **more))
     assert mounted(made["spec"]) == {"runner": [("token", PLACE)] if expected else []}

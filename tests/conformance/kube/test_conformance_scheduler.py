@@ -55,7 +55,7 @@ STOP: Json = {"spec": {"taints": [{**TAINT, "effect": "NoExecute"}]}}
 
 # the Node, the Pod, whether the Pod is placed there
 FITS: dict[str, tuple[Json, Json, bool]] = {
-    "no wish": ({}, {}, True),
+    "no requirement": ({}, {}, True),
     "label": ({"labels": {"a": "b"}}, {"nodeSelector": {"a": "b"}}, True),
     "another label": ({"labels": {"a": "c"}}, {"nodeSelector": {"a": "b"}}, False),
     "in": ({"labels": {"a": "c"}}, required_affinity(("a", "In", ["b", "c"])), True),
@@ -105,7 +105,7 @@ FITS: dict[str, tuple[Json, Json, bool]] = {
     "too much cpu": ({}, {"containers": with_limits(cpu="16001m")}, False),
     "too much memory": ({}, {"containers": with_limits(memory="33Gi")}, False),
     "nothing of that": ({}, {"containers": with_limits(x="1")}, False),
-    "no room for Pods": ({"pods": "0"}, {}, False),
+    "no capacity for Pods": ({"pods": "0"}, {}, False),
     "port": ({}, {"containers": port(8080)}, True),
     "spread without the label": ({}, spread_constraint(topologyKey="zone"), False),
     "spread anyway": (
@@ -118,10 +118,10 @@ FITS: dict[str, tuple[Json, Json, bool]] = {
 
 @pytest.mark.parametrize("case", FITS)
 async def test_a_pod_is_bound_where_it_fits(api: Api, case: str) -> None:
-    machine, wish, fits = FITS[case]
+    machine, wanted_pod, fits = FITS[case]
     async with fleet(api) as nodes:
         name = await nodes.add("n", **machine)
-        await nodes.run(**wish)
+        await nodes.run(**wanted_pod)
         answer = await nodes.condition()
         if fits:
             assert await nodes.placed() == name
@@ -167,7 +167,7 @@ WORDS: dict[str, tuple[Json, str, str]] = {
 @pytest.mark.since(1, 36)
 @pytest.mark.parametrize("case", WORDS)
 async def test_reasons_are_counted_with_the_same_messages(api: Api, case: str) -> None:
-    wish, reasons, helped = WORDS[case]
+    wanted_pod, reasons, helped = WORDS[case]
     async with fleet(api) as nodes:
         for name in ("a", "b", "c"):
             full = await nodes.add(name)
@@ -177,7 +177,7 @@ async def test_reasons_are_counted_with_the_same_messages(api: Api, case: str) -
                 containers=[with_limits(cpu="8")[0] | {"ports": port(8080)[0]["ports"]}],
             )
             await nodes.placed(f"on-{name}")
-        await nodes.run(**wish)
+        await nodes.run(**wanted_pod)
         none = "0/3 nodes are available:"
         assert (await nodes.condition())["message"] == (
             f"{none} {reasons}. no new claims to deallocate, preemption: {none} {helped}."
@@ -258,8 +258,8 @@ async def test_a_waiting_pod_is_bound_when_a_node_changes(api: Api, case: str) -
     spec, change = CHANGES[case]
     async with fleet(api) as nodes:
         name = await nodes.add("n", spec=spec)
-        wish = {"nodeSelector": {"wanted": "yes"}} if case == "labelled" else {}
-        await nodes.run(**wish)
+        wanted_pod = {"nodeSelector": {"wanted": "yes"}} if case == "labelled" else {}
+        await nodes.run(**wanted_pod)
         assert (await nodes.condition())["status"] == "False"
         await api.patch(f"{NODES}/{name}", change)
         assert await nodes.placed() == name

@@ -337,10 +337,10 @@ async def test_kubectl_takes_over_fields_of_its_client_side_apply(api: Api) -> N
     other = config(data={"a": "5", "b": "7"})
     result = await api.why("PATCH", api.maps("c"), other, kind=APPLY, fieldManager="kubectl")
     assert [cause["field"] for cause in result["details"]["causes"]] == [".data.b"]
-    stranger = await api.refused(
+    conflicting = await api.refused(
         "PATCH", api.maps("c"), config(data={"a": "9"}), kind=APPLY, fieldManager="other"
     )
-    assert stranger == (409, "Conflict")
+    assert conflicting == (409, "Conflict")
 
 
 async def test_a_status_write_of_a_node_can_change_its_labels(api: Api) -> None:

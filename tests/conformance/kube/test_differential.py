@@ -74,10 +74,10 @@ def report(steps: tuple[Step, ...], unknown: list[Difference]) -> str:
     first = unknown[0].step
     plural = unknown[0].request.split()[-1].partition("/")[0]
     lines = [found.describe() for found in unknown if found.step == first]
-    asked = [
+    requests = [
         f"  {number}: {step}" for number, step in enumerate(steps) if step.kind.plural == plural
     ]
-    return "\n".join(["the answers differ", *lines, "asked was", *asked])
+    return "\n".join(["the answers differ", *lines, "the requests were", *requests])
 
 
 def test_the_list_of_known_differences_does_not_grow() -> None:

@@ -57,7 +57,7 @@ SPDY = {
     "x-stream-protocol-version": "v5.channel.k8s.io",
     "content-length": "0",
 }
-ASKED: tuple[tuple[str, str, dict[str, str]], ...] = (
+REQUESTS: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("GET", "log", PLAIN),
     ("GET", "log?follow=true&tailLines=5", PLAIN),
     ("GET", "log?follow=maybe&previous=0&timestamps", PLAIN),
@@ -86,7 +86,7 @@ class Server(msgspec.Struct, frozen=True):
     tls: ssl.SSLContext
     token: str
 
-    async def ask(
+    async def send(
         self, method: str, target: str, headers: dict[str, str], body: bytes = b""
     ) -> int:
         """The status of the answer; the connection is closed once it began."""
@@ -104,7 +104,7 @@ class Server(msgspec.Struct, frozen=True):
         return int(head.split(b" ")[1])
 
     async def make(self, path: str, body: dict[str, Any]) -> None:
-        code = await self.ask("POST", path, {}, msgspec.json.encode(body))
+        code = await self.send("POST", path, {}, msgspec.json.encode(body))
         assert code in (201, 409), (path, code)  # an account may be there already
 
 
@@ -120,8 +120,8 @@ async def _received(server: Server, node: FakeKubelet) -> list[Any]:
     await server.make("/api/v1/namespaces/default/serviceaccounts", account)
     spec = {"nodeName": NODE, "containers": [{"name": "runner", "image": "vm:1"}]}
     await server.make(PODS, {"metadata": {"name": "alike"}, "spec": spec})
-    for method, what, headers in ASKED:
-        answer = await server.ask(method, f"{PODS}/alike/{what}", headers)
+    for method, what, headers in REQUESTS:
+        answer = await server.send(method, f"{PODS}/alike/{what}", headers)
         assert answer == (101 if headers else 200), (method, what, answer)
     return [_comparable(each) for each in node.received]
 
@@ -160,12 +160,12 @@ def test_both_servers_send_the_same_requests_to_a_node(
             server = Server(real_plane.port, real_plane.tls(), controlplane.ADMIN)
             theirs = await _received(server, node)
             for path in (f"{PODS}/alike?gracePeriodSeconds=0", f"/api/v1/nodes/{NODE}"):
-                assert await server.ask("DELETE", path, {}) == 200
+                assert await server.send("DELETE", path, {}) == 200
         authority = make_authority(now=RealClock().now())
         tls = node_context(tmp_path, authority, node=NODE)
         async with _embedded(tmp_path, authority) as server, serving_kubelet(tls) as node:
             ours = await _received(server, node)
-        assert len(theirs) == len(ASKED)
+        assert len(theirs) == len(REQUESTS)
         assert ours == theirs
 
     asyncio.run(main())

@@ -97,15 +97,17 @@ def test_the_fleet_works_with_its_shipped_rights_only(
     database_url: str,  # noqa: F811 - the fixture
 ) -> None:
     play(a_day_of_work, audited, database_url)
-    asked = [each for each in audited.audit() if each.user.startswith(OURS)]
-    users = sorted({each.user.removeprefix(OURS) for each in asked})
+    requests = [each for each in audited.audit() if each.user.startswith(OURS)]
+    users = sorted({each.user.removeprefix(OURS) for each in requests})
     assert users == sorted(
         [rights.SERVER_ACCOUNT, names.CONTROLLER_ACCOUNT, rights.host_account(HOST)]
     )
-    refused = sorted({f"{each.user} {each.verb} {each.path}" for each in asked if each.code == 403})
+    refused = sorted(
+        {f"{each.user} {each.verb} {each.path}" for each in requests if each.code == 403}
+    )
     assert not refused
     # The server logs a request whose client ended before the answer as its own failure.
-    answered = [each for each in asked if each.said != "context canceled"]
+    answered = [each for each in requests if each.said != "context canceled"]
     broken = {
         f"{each.code} {each.verb} {each.path}: {each.said}" for each in answered if each.code >= 500
     }
@@ -128,8 +130,8 @@ async def remove_and_restore_rights(fleet: Fleet) -> None:
         # Existing runners would still run a job.
         await fleet.api.ok("DELETE", fleet.api.pods())
         job = await fleet.queue("echo done", f"needs {right.verb} {right.resource}")
-        said = await fleet.condition(component, REFUSED)
-        assert expected.format(space=fleet.api.path("").rstrip("/")) in said
+        message = await fleet.condition(component, REFUSED)
+        assert expected.format(space=fleet.api.path("").rstrip("/")) in message
         assert (await fleet.github.job(job)).status != "completed"
         await clusters.restore_rights(fleet.api, right.component)
         assert await fleet.finished(job, seconds=150) == "success"

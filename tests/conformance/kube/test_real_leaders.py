@@ -30,7 +30,7 @@ NS = names.RUNNERS_NAMESPACE
 REPLICAS = 4
 USERS = tuple(f"operator-{number}" for number in (1, 2, 3))
 RESET = 7  # the state of a TCP connection that was reset; one that was closed in order is in 8
-PATIENCE = 90.0  # a busy machine; an idle one needs 18 s
+TIMEOUT = 90.0  # a busy machine; an idle one needs 18 s
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ class Replica:
 
     async def noticed(self) -> None:
         """Waits until the process logs that it no longer leads: by then its last writes were sent."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while b"not leading any more" not in self._log.read_bytes():
                 await asyncio.sleep(0.1)
 
@@ -194,7 +194,7 @@ class ChurningCluster:
 
     async def leader(self, *, other_than: str = "") -> Replica:
         """Waits until a leader has replaced another Pod; returns it."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while (held := await self.holder()) in ("", other_than):
                 await asyncio.sleep(0.2)
             before = self.created
@@ -253,9 +253,9 @@ class ChurningCluster:
             names.NODE_FLEET: "local",
         }
         await self.kube.create(NODES, {"metadata": {"name": "mini-1", "labels": labels}})
-        room = {"cpu": "64", "memory": "64Gi", "pods": "64"}
+        capacity = {"cpu": "64", "memory": "64Gi", "pods": "64"}
         ready = {"type": "Ready", "status": "True"}
-        status = {"capacity": room, "allocatable": room, "conditions": [ready]}
+        status = {"capacity": capacity, "allocatable": capacity, "conditions": [ready]}
         await self.kube.patch(NODES, "mini-1", {"status": status}, subresource="status")
         spec = {
             "image": "runner:1",
@@ -289,13 +289,17 @@ class ChurningCluster:
 def writes_without_lease(plane: controlplane.ControlPlane) -> list[str]:
     """Writes by an operator that did not hold the lease, in the order of the API server's audit log."""
     found, leader = [], ""
-    for asked in plane.audit():
-        if asked.user not in USERS or asked.verb in ("get", "list", "watch") or asked.code >= 300:
+    for request in plane.audit():
+        if (
+            request.user not in USERS
+            or request.verb in ("get", "list", "watch")
+            or request.code >= 300
+        ):
             continue
-        if "/leases" in asked.path:
-            leader = asked.user
-        elif asked.user != leader:
-            found.append(f"{asked.user} {asked.verb} {asked.path} while {leader} led")
+        if "/leases" in request.path:
+            leader = request.user
+        elif request.user != leader:
+            found.append(f"{request.user} {request.verb} {request.path} while {leader} led")
     return found
 
 
@@ -305,25 +309,25 @@ def test_no_fault_of_the_leader_makes_two_writers_or_one_pod_too_many(
     plane: controlplane.ControlPlane, tmp_path: Path
 ) -> None:
     async def main() -> None:
-        scene = ChurningCluster(plane, tmp_path)
-        await scene.prepare(plane.write_kubeconfig(tmp_path / "admin.kubeconfig"))
-        async with scene.running():
-            killed = await scene.leader()
+        cluster = ChurningCluster(plane, tmp_path)
+        await cluster.prepare(plane.write_kubeconfig(tmp_path / "admin.kubeconfig"))
+        async with cluster.running():
+            killed = await cluster.leader()
             killed.signal(signal.SIGKILL)
-            cut = await scene.leader(other_than=killed.user)
+            cut = await cluster.leader(other_than=killed.user)
             cut.line.cut()
-            stopped = await scene.leader(other_than=cut.user)
+            stopped = await cluster.leader(other_than=cut.user)
             cut.line.restore()
             assert cut.line.held > 0
             stopped.signal(signal.SIGSTOP)
-            last = await scene.leader(other_than=stopped.user)
+            last = await cluster.leader(other_than=stopped.user)
             stopped.signal(signal.SIGCONT)
             await stopped.noticed()
-            assert await scene.holder() == last.user
+            assert await cluster.holder() == last.user
             last.signal(signal.SIGTERM)  # in order: the next one need not wait for fifteen seconds
             assert last.process is not None and await last.process.wait() == 0
-            await scene.leader(other_than=last.user)
-        assert scene.most == REPLICAS
+            await cluster.leader(other_than=last.user)
+        assert cluster.most == REPLICAS
 
     asyncio.run(main())
     assert writes_without_lease(plane) == []

@@ -25,7 +25,7 @@ from runyard.sim.callers import shipped_needs
 from runyard.telemetry import log
 from runyard.wire import names, rights
 
-PATIENCE = 240.0
+TIMEOUT = 240.0
 REFUSALS = "runyard_kubernetes_forbidden_total"
 DASHBOARD = ("nodes", "leases")  # only the dashboard reads them
 LACKS = tuple(
@@ -75,7 +75,7 @@ async def healed(fleet: Fleet, name: str) -> None:
         return all([(await fleet.api.call("GET", path)).status == 404 for path in paths]) or None
 
     try:
-        await fleet.api.eventually(check, seconds=PATIENCE)
+        await fleet.api.eventually(check, seconds=TIMEOUT)
     except TimeoutError:
         left = [(await fleet.api.call("GET", path)).status for path in paths]
         raise AssertionError(f"{name}: Pod and account answer {left}") from None
@@ -84,7 +84,7 @@ async def healed(fleet: Fleet, name: str) -> None:
 async def until_working(fleet: Fleet) -> None:
     """Waits until the server reports that it works; fails with its report."""
     try:
-        await fleet.until_working("server", seconds=PATIENCE)
+        await fleet.until_working("server", seconds=TIMEOUT)
     except TimeoutError:
         raise AssertionError(await fleet.readiness("server")) from None
 
@@ -103,9 +103,9 @@ async def with_all_rights(fleet: Fleet, plane: controlplane.ControlPlane) -> Non
     await healed(fleet, await leak(fleet))
     await until_working(fleet)
     account = f"system:serviceaccount:{names.CONTROLLER_NAMESPACE}:{rights.SERVER_ACCOUNT}"
-    asked = [each for each in plane.audit() if each.user == account]
-    assert not [each for each in asked if each.code == 403]
-    deleted = {each.path.split("/")[-2] for each in asked if each.verb == "delete"}
+    requests = [each for each in plane.audit() if each.user == account]
+    assert not [each for each in requests if each.code == 403]
+    deleted = {each.path.split("/")[-2] for each in requests if each.verb == "delete"}
     assert deleted == {"pods", "serviceaccounts"}
 
 
@@ -121,23 +121,23 @@ async def without(fleet: Fleet, right: Right, lines: io.StringIO) -> tuple[str, 
 
     async def is_reported() -> bool | None:
         return (
-            bool(answer.search(await fleet.condition("server", REFUSED, seconds=PATIENCE))) or None
+            bool(answer.search(await fleet.condition("server", REFUSED, seconds=TIMEOUT))) or None
         )
 
     try:
-        await fleet.api.eventually(is_reported, seconds=PATIENCE)
+        await fleet.api.eventually(is_reported, seconds=TIMEOUT)
     except TimeoutError:
         raise AssertionError((right, await fleet.readiness("server"))) from None
     assert await fleet.metric("server", REFUSALS) > before
-    said = [json.loads(line) for line in lines.getvalue().splitlines()]
-    assert any(answer.search(each["request"]) for each in said if each["event"] == "forbidden"), (
-        said
+    logged = [json.loads(line) for line in lines.getvalue().splitlines()]
+    assert any(answer.search(each["request"]) for each in logged if each["event"] == "forbidden"), (
+        logged
     )
     if right.resource == "serviceaccounts":
         await label_for_operator(fleet, leaked)
     await clusters.restore_rights(fleet.api, right.component)
     # Before the next verb is removed, because that deletes this job's runner.
-    assert await fleet.finished(job, seconds=PATIENCE) == "success"
+    assert await fleet.finished(job, seconds=TIMEOUT) == "success"
     return leaked, job
 
 

@@ -77,8 +77,8 @@ def test_the_transcript_of_three_commands_runs_a_job_to_its_end(
         "HOME": str(folder),
         "KUBECONFIG": str(cluster.write_kubeconfig(folder / "admin.kubeconfig")),
     }
-    said, heard = folder / "stdout", folder / "stderr"
-    with said.open("wb") as out, heard.open("wb") as errors:
+    stdout, stderr = folder / "stdout", folder / "stderr"
+    with stdout.open("wb") as out, stderr.open("wb") as errors:
         process = subprocess.Popen(
             ["bash", "-e", "-u", "-o", "pipefail", "-c", on_free_ports(transcript())],
             cwd=folder,
@@ -91,9 +91,9 @@ def test_the_transcript_of_three_commands_runs_a_job_to_its_end(
     try:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=300)
-        words = said.read_text() + heard.read_text()[-6000:]
-        assert process.returncode == 0, words
-        assert "the job ran\n" in said.read_text()
+        output = stdout.read_text() + stderr.read_text()[-6000:]
+        assert process.returncode == 0, output
+        assert "the job ran\n" in stdout.read_text()
         assert list((folder / "mini-1" / "vm" / "vms").iterdir()) == []  # nothing is left
         users = {each.user for each in cluster.audit() if each.code < 300}
         for account in ("tuist-runners-server", "tuist-runners-controller", "tart-kubelet-mini-1"):

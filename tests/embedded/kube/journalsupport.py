@@ -41,7 +41,7 @@ class DataDir:
 
 
 def run_restarts(data_dir: DataDir, *scenarios: Scenario, **settings: Any) -> None:
-    """Runs each scene on a new core that loads what the ones before it stored."""
+    """Runs each scenario on a new core that loads what the ones before it stored."""
 
     async def main() -> None:
         for number, scenario in enumerate(scenarios):

@@ -159,9 +159,9 @@ def view(**more: Any) -> fit.NodeView:
         "metadata": {"name": "n", "labels": more.pop("labels", {})},
         "spec": more.pop("spec", {}),
     }
-    room = {"pods": "10", "cpu": "4", "memory": "8Gi"} | more.pop("room", {})
+    allocatable = {"pods": "10", "cpu": "4", "memory": "8Gi"} | more.pop("allocatable", {})
     conditions = more.pop("conditions", conditions_of(Ready="True"))
-    return fit.node_view({**base, "status": {"allocatable": room, "conditions": conditions}})
+    return fit.node_view({**base, "status": {"allocatable": allocatable, "conditions": conditions}})
 
 
 def requirements(labels: dict[str, str] | None = None, **spec: Any) -> fit.PodView:
@@ -230,7 +230,7 @@ VERDICTS: dict[str, tuple[fit.NodeView, fit.PodView, tuple[str, ...], bool]] = {
         True,
     ),
     "all insufficient resources": (
-        view(room={"pods": "0"}),
+        view(allocatable={"pods": "0"}),
         requirements(requests={"memory": "9Gi", "cpu": "5", "x/b": "1", "x/a": "1"}),
         (
             "Too many pods",
@@ -241,7 +241,7 @@ VERDICTS: dict[str, tuple[fit.NodeView, fit.PodView, tuple[str, ...], bool]] = {
         ),
         True,
     ),
-    "pods alone": (view(room={"pods": "0"}), requirements(), ("Too many pods",), False),
+    "pods alone": (view(allocatable={"pods": "0"}), requirements(), ("Too many pods",), False),
     "zero requested of an unknown resource": (
         view(),
         requirements(requests={"x/a": "0"}),
@@ -260,7 +260,7 @@ def test_a_node_is_counted_under_its_first_reason(case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "clash"),
+    ("one", "other", "conflict"),
     [
         pytest.param({}, {}, True, id="the same"),
         pytest.param({}, {"protocol": "UDP"}, False, id="another protocol"),
@@ -271,11 +271,11 @@ def test_a_node_is_counted_under_its_first_reason(case: str) -> None:
         pytest.param({"hostPort": 0}, {"hostPort": 0}, False, id="none of the host"),
     ],
 )
-def test_a_host_port_is_used_once(one: Any, other: Any, clash: bool) -> None:
+def test_a_host_port_is_used_once(one: Any, other: Any, conflict: bool) -> None:
     ports = [[{"containerPort": 1, "hostPort": 80} | item] for item in (one, other)]
     first, second = (requirements(ports=item) for item in ports)
     verdict = fit.refusal(first, view(), {}, second.ports)
-    assert (verdict is not None) is clash
+    assert (verdict is not None) is conflict
 
 
 def test_insufficient_free_resources_are_resolvable() -> None:
@@ -301,9 +301,11 @@ def test_reasons_are_sorted_with_their_counts() -> None:
 def test_pods_with_the_same_requirements_are_one_class() -> None:
     one, two = requirements({"a": "b"}), requirements({"a": "c"})
     assert fit.class_of(one) == fit.class_of(two)
-    wish = {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}
-    wish |= {"labelSelector": {"matchLabels": {"a": "b"}}}
-    one, two = (requirements({"a": label}, topologySpreadConstraints=[wish]) for label in "bc")
+    constraint = {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}
+    constraint |= {"labelSelector": {"matchLabels": {"a": "b"}}}
+    one, two = (
+        requirements({"a": label}, topologySpreadConstraints=[constraint]) for label in "bc"
+    )
     assert fit.class_of(one) != fit.class_of(two)
 
 

@@ -257,7 +257,9 @@ def test_an_event_that_cannot_be_written_is_not_a_failure() -> None:
         await harness.ok("POST", f"{SPACES}/team/pods", pod("p", nodeName="a"))
         await harness.ok("DELETE", f"{SPACES}/team")
         await join(harness, "a")
-        await harness.merge(f"{NODES}/a", STOP)  # its Pod is going already, and its namespace too
+        await harness.merge(
+            f"{NODES}/a", STOP
+        )  # its Pod is being deleted already, and its namespace too
         left = await harness.ok("GET", f"{SPACES}/team/events")
         assert left["items"] == []
 

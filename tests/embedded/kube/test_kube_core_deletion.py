@@ -150,8 +150,8 @@ def test_an_owner_of_the_same_name_but_another_uid_is_no_owner() -> None:
         await harness.ok("POST", MAPS, {"metadata": {"name": "owner"}})
         await harness.ok("POST", MAPS, owned("orphan", owner))
         assert harness.core.find("configmaps", "default", "orphan") is None
-        stranger = owner | {"apiVersion": "apps/v1", "kind": "Deployment"}
-        await harness.ok("POST", MAPS, owned("kept", stranger))
+        unknown_kind = owner | {"apiVersion": "apps/v1", "kind": "Deployment"}
+        await harness.ok("POST", MAPS, owned("kept", unknown_kind))
         assert harness.core.find("configmaps", "default", "kept") is not None
 
     play(scenario)

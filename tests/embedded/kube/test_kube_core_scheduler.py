@@ -24,11 +24,11 @@ def condition(harness: Harness, name: str) -> dict[str, Any]:
 
 
 def affinity(key: str, weight: int = 1) -> dict[str, Any]:
-    wish = {
+    wanted_pod = {
         "weight": weight,
         "preference": {"matchExpressions": [{"key": key, "operator": "Exists"}]},
     }
-    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}}
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wanted_pod]}}
 
 
 TAINTED = {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}
@@ -99,11 +99,11 @@ FITS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", FITS)
 def test_a_pod_is_bound_where_it_fits_or_gets_the_reason(case: str) -> None:
-    machine, wish, expected = FITS[case]
+    machine, wanted_pod, expected = FITS[case]
 
     async def scenario(harness: Harness) -> None:
         await harness.ok("POST", NODES, machine)
-        await harness.ok("POST", PODS, wish)
+        await harness.ok("POST", PODS, wanted_pod)
         if not expected:
             assert place(harness, "p") == "n1"
             assert condition(harness, "p")["status"] == "True"
@@ -293,12 +293,12 @@ def _check_allocatable(harness: Harness) -> None:
     for machine in harness.core.objects("nodes"):
         name = machine["metadata"]["name"]
         here = [item for item in alive if item["spec"].get("nodeName") == name]
-        room = machine["status"]["allocatable"]
+        allocatable = machine["status"]["allocatable"]
         used = sum(_cpu(item) for item in here)
-        assert used <= milli(room["cpu"]) and len(here) <= int(room["pods"])
+        assert used <= milli(allocatable["cpu"]) and len(here) <= int(allocatable["pods"])
         assert harness.core.scheduler.used(name).get("cpu", 0) == used
-        if not machine["spec"].get("unschedulable") and len(here) < int(room["pods"]):
-            assert all(used + _cpu(item) > milli(room["cpu"]) for item in waiting)
+        if not machine["spec"].get("unschedulable") and len(here) < int(allocatable["pods"]):
+            assert all(used + _cpu(item) > milli(allocatable["cpu"]) for item in waiting)
 
 
 def _cpu(item: dict[str, Any]) -> int:

@@ -193,7 +193,7 @@ class Refusing(Journal):
 
     def commit(self, version: int, rows: Iterable[Row]) -> None:
         if self.full:
-            raise JournalFull("no room", fix="make room")
+            raise JournalFull("no space", fix="free some space")
         super().commit(version, rows)
 
 

@@ -108,11 +108,11 @@ def test_a_bookmark_is_neither_ahead_of_published_events_nor_behind_the_first_li
 ) -> None:
     async def scenario(harness: Harness) -> None:
         core, before = harness.core, harness.core.version
-        asked = {"allowWatchBookmarks": "true"}
-        early = await harness.watch(MAPS, resourceVersion=before, **asked)
+        bookmarks = {"allowWatchBookmarks": "true"}
+        early = await harness.watch(MAPS, resourceVersion=before, **bookmarks)
         write(core, "a")
         commit_only(core)
-        late = await harness.watch(MAPS, resourceVersion=core.version, **asked)
+        late = await harness.watch(MAPS, resourceVersion=core.version, **bookmarks)
         await harness.clock.sleep(harness.core.settings.bookmark_every)
         marks = [await events(stream, count=1) for stream in (early, late)]
         versions = [mark["object"]["metadata"]["resourceVersion"] for (mark,) in marks]

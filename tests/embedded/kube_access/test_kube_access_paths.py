@@ -57,15 +57,21 @@ PATHS = st.builds(
 def test_authorization_and_routing_parse_a_path_alike(
     catalogue: Catalogue, path: str, method: str
 ) -> None:
-    asked = Actions(catalogue).of(Request(method=method, path=path))
+    requested = Actions(catalogue).of(Request(method=method, path=path))
     try:
         target = catalogue.parse(path)
     except StatusError:
         return
     resource = target.resource
     space = target.name if resource is NAMESPACES else target.namespace
-    assert asked.path is None
-    assert (asked.group, asked.plural, asked.namespace, asked.name, asked.subresource) == (
+    assert requested.path is None
+    assert (
+        requested.group,
+        requested.plural,
+        requested.namespace,
+        requested.name,
+        requested.subresource,
+    ) == (
         resource.group,
         resource.plural,
         space,
@@ -122,7 +128,7 @@ def test_the_name_in_a_selector_is_the_one_that_the_list_reads(selector: str) ->
     assert name == NAMES[selector]
     if name:
         listed = parse(PODS, "", selector)
-        assert ("metadata.name", name) in [(told.key, told.values[0]) for _, told in listed.fields]
+        assert ("metadata.name", name) in [(each.key, each.values[0]) for _, each in listed.fields]
 
 
 def grown(count: int, send: Callable[[int], object]) -> int:

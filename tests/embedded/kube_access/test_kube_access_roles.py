@@ -142,9 +142,9 @@ ALLOWED = {
 
 @pytest.mark.parametrize("case", ALLOWED)
 def test_a_rule_allows_exactly_its_actions(case: str) -> None:
-    told, asked, allowed = ALLOWED[case]
-    assert rule_of(told).allows(asked) is allowed
-    role: dict[str, Any] = {"kind": "ClusterRole", "metadata": {"name": "r"}, "rules": [told]}
+    given, requested, allowed = ALLOWED[case]
+    assert rule_of(given).allows(requested) is allowed
+    role: dict[str, Any] = {"kind": "ClusterRole", "metadata": {"name": "r"}, "rules": [given]}
     binding = {
         "kind": "ClusterRoleBinding",
         "metadata": {"name": "r"},
@@ -153,8 +153,8 @@ def test_a_rule_allows_exactly_its_actions(case: str) -> None:
     }
     rbac = Rbac(lambda: RbacObjects.of((role, binding)))
     for _ in range(2):  # the second time from the cache
-        assert rbac.decide(User(name="bob"), asked).allowed is allowed
-        assert not rbac.decide(User(name="eve"), asked).allowed
+        assert rbac.decide(User(name="bob"), requested).allowed is allowed
+        assert not rbac.decide(User(name="eve"), requested).allowed
 
 
 SUBJECTS = {

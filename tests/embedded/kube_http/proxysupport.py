@@ -104,12 +104,12 @@ class ProxyHarness:
     # ---- kubectl
 
     async def start(self, *arguments: str, token: str = "") -> asyncio.subprocess.Process:
-        told = (f"--token={token}",) if token else ()
+        options = (f"--token={token}",) if token else ()
         return await asyncio.create_subprocess_exec(
             str(KUBECTL),
             f"--kubeconfig={self.folder / 'config'}",
             f"--cache-dir={self.folder / 'cache'}",
-            *told,
+            *options,
             *arguments,
             env={"HOME": str(self.folder), "PATH": os.environ["PATH"]},
             stdin=asyncio.subprocess.PIPE,
@@ -134,8 +134,14 @@ class ProxyHarness:
         context = client_context(self.authority.certificate)
         port = self.listening.port
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
-        told = {"host": "x", "authorization": f"Bearer {ADMIN}", "connection": "Upgrade"} | headers
-        lines = "".join(f"{key.replace('_', '-')}: {value}\r\n" for key, value in told.items())
+        all_headers = {
+            "host": "x",
+            "authorization": f"Bearer {ADMIN}",
+            "connection": "Upgrade",
+        } | headers
+        lines = "".join(
+            f"{key.replace('_', '-')}: {value}\r\n" for key, value in all_headers.items()
+        )
         writer.write(f"{method} {target} HTTP/1.1\r\n{lines}\r\n".encode())
         async with asyncio.timeout(TIMEOUT):
             head = await reader.readuntil(b"\r\n\r\n")

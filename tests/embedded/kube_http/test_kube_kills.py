@@ -39,7 +39,7 @@ class Entry:
         self.uid = ""  # set by the acknowledged create
         self.sent = 0  # the last number that was sent
         self.acknowledged = 0
-        self.doomed = False  # a delete was sent
+        self.delete_sent = False  # a delete was sent
         self.gone = False  # a delete was acknowledged
 
 
@@ -115,7 +115,7 @@ class ServerRun:
 
     async def delete(self, name: str) -> None:
         entry = self.fleet.maps[name]
-        entry.doomed = True
+        entry.delete_sent = True
         await self.call("DELETE", f"{MAPS}/{name}")
         entry.gone = True
 
@@ -131,7 +131,7 @@ class ServerRun:
             await self.call("POST", f"{SPACES}/{name}/configmaps", body)
             entry.acknowledged = entry.sent
         if self.rng.random() < 0.7:
-            entry.doomed = True
+            entry.delete_sent = True
             await self.call("DELETE", f"{SPACES}/{name}")
             entry.gone = True
 
@@ -223,7 +223,7 @@ class KillableServers:
     def check_map(self, name: str, entry: Entry, found: dict[str, Any] | None) -> None:
         self.seen += bool(entry.uid) + entry.acknowledged + entry.gone
         if found is None:
-            assert entry.doomed or not entry.uid, f"{name}: an acknowledged create is lost"
+            assert entry.delete_sent or not entry.uid, f"{name}: an acknowledged create is lost"
             return
         assert not entry.gone, f"{name}: an acknowledged delete is lost"
         assert entry.uid in ("", found["metadata"]["uid"]), f"{name}: another object"
@@ -236,7 +236,7 @@ class KillableServers:
     ) -> None:
         self.seen += bool(entry.uid) + entry.acknowledged + entry.gone
         if found is None:
-            assert entry.doomed or not entry.uid, "an acknowledged namespace is lost"
+            assert entry.delete_sent or not entry.uid, "an acknowledged namespace is lost"
             assert not inside and not accounted, "half of a namespace's removal is there"
             return
         assert not entry.gone, "an acknowledged removal is lost"

@@ -138,7 +138,7 @@ def test_a_node_that_does_not_answer_leaves_capacity_for_others(play: Play) -> N
         refused = await harness.send("GET", f"{PODS}/mac-1/log")
         assert refused.status == 429 and f"the Node {NODE}" in refused.json()["message"]
         other = await harness.send("GET", f"{PODS}/mac-2/log")
-        assert other.status == 500 and "certificate" in other.json()["message"]  # it was asked
+        assert other.status == 500 and "certificate" in other.json()["message"]  # it was called
         await first.close()
         async with asyncio.timeout(TIMEOUT):
             while harness.nodes.open:
@@ -186,12 +186,12 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize(("stranger", "name", "why"), NAMES.values(), ids=NAMES)
+@pytest.mark.parametrize(("other_authority", "name", "why"), NAMES.values(), ids=NAMES)
 def test_another_certificate_cannot_answer_for_a_node(
-    play: Play, tmp_path: Path, stranger: bool, name: str, why: str
+    play: Play, tmp_path: Path, other_authority: bool, name: str, why: str
 ) -> None:
     async def scenario(harness: ProxyHarness) -> None:
-        other = make_authority(now=RealClock().now()) if stranger else harness.authority
+        other = make_authority(now=RealClock().now()) if other_authority else harness.authority
         async with serving_kubelet(node_context(tmp_path / "other", other, node=name)) as impostor:
             await harness.add_node("victim", port=impostor.port)
             await harness.add_pod("secret", node="victim")

@@ -194,9 +194,9 @@ def apply_conflict(causes: list[Cause]) -> StatusError:
     return StatusError(409, "Conflict", given, {"causes": msgspec.to_builtins(causes)})
 
 
-def expired(asked: int, oldest: int) -> StatusError:
+def expired(requested: int, oldest: int) -> StatusError:
     """History no longer reaches back that far: list again."""
-    return StatusError(410, "Expired", f"too old resource version: {asked} ({oldest})")
+    return StatusError(410, "Expired", f"too old resource version: {requested} ({oldest})")
 
 
 def list_expired() -> StatusError:
@@ -215,9 +215,9 @@ def page_expired(continue_token: str) -> StatusError:
     return StatusError(410, "Expired", message, continue_token=continue_token)
 
 
-def version_too_large(asked: int, current: int) -> StatusError:
+def version_too_large(requested: int, current: int) -> StatusError:
     """The client's version is newer than this server's."""
-    message = f"Timeout: Too large resource version: {asked}, current: {current}"
+    message = f"Timeout: Too large resource version: {requested}, current: {current}"
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
     return StatusError(504, "Timeout", message, {"causes": causes, "retryAfterSeconds": 1})
 

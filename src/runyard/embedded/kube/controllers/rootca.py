@@ -30,12 +30,12 @@ class RootCa:
 
     def resume(self) -> None:
         """Publishes it wherever it is missing or different."""
-        for place in self._store.table(NAMESPACES).records():
-            self._publish(place.name)
+        for namespace_record in self._store.table(NAMESPACES).records():
+            self._publish(namespace_record.name)
 
     def _publish(self, namespace: str) -> None:
-        place = self._store.get(NAMESPACES, "", namespace)
-        if place is None or "deletionTimestamp" in place.meta:
+        namespace_record = self._store.get(NAMESPACES, "", namespace)
+        if namespace_record is None or "deletionTimestamp" in namespace_record.meta:
             return
         record = self._store.get(CONFIG_MAPS, namespace, ROOT_CA)
         body = {

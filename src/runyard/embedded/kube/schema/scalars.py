@@ -35,13 +35,13 @@ _FORM = "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
 class Time(str):
-    """A moment to the second."""
+    """A time in seconds."""
 
     __slots__ = ()
 
 
 class MicroTime(str):
-    """A moment to the microsecond."""
+    """A time in microseconds."""
 
     __slots__ = ()
 
