@@ -139,7 +139,10 @@ async def live(keys: KeyPair, folder: Path, **settings: Any) -> AsyncIterator[Li
         clock=it.clock,
         rng=random.Random(5),
         app=PracticeApp(
-            app_id=1, public_key=keys.public_pem, webhook_secret="s", practice_token="practice-secret"
+            app_id=1,
+            public_key=keys.public_pem,
+            webhook_secret="s",
+            practice_token="practice-secret",
         ),
         on_event=it.notify,
         settings=PracticeSettings(public_url=server.url, **settings),
