@@ -69,6 +69,13 @@ _PLATFORM = _areas(
 _EDITABLE = tuple(folder for folder in _PLATFORM if not folder.endswith("/db/"))
 _HARNESSES = tuple(f"tests/{name}/" for name in ("node", "pools", "vm", "wire", "components"))
 
+_KUBE_SOURCE = ("src/runyard/embedded/kube/",)
+_KUBE_NAMES = (
+    *_KUBE_SOURCE,
+    *(f"tests/embedded/{name}/" for name in ("kube", "kube_access", "kube_http")),
+    *("tests/conformance/", "benches/kube/"),
+)
+
 TABLE = (
     Private("lookout", "reflector, watcher", prose=True),
     Private("bury", "delete, record as a pending deletion", prose=True),
@@ -83,35 +90,58 @@ TABLE = (
     Private("wants to hear nothing", "is rate limited, retry in N s", prose=True),
     Private("who may look", "access control", prose=True, folders=_WEB),
     Private("keeper", "shim", prose=True),
-    Private("scene", "context", prose=True, folders=(*_WEB, *_PLATFORM)),
-    Private("picture", "snapshot, graphic", prose=True, folders=(*_WEB, *_DISPATCH, *_PLATFORM)),
+    Private("scene", "context", prose=True, folders=(*_WEB, *_PLATFORM, *_KUBE_SOURCE)),
+    Private(
+        "picture",
+        "snapshot, graphic",
+        prose=True,
+        folders=(*_WEB, *_DISPATCH, *_PLATFORM, *_KUBE_SOURCE),
+    ),
     Private("terms", "limits", folders=_WEB),
     Private("purse", "rate budget", prose=True),
     Private("desk", "queue, handler", prose=True),
     Private("senses", "dependencies", prose=True),
-    Private("told", "reported, message", prose=True, folders=(*_WEB, *_FLEET, *_PLATFORM)),
-    Private("tell", "report, respond", prose=True, folders=(*_WEB, *_FLEET, *_PLATFORM)),
+    Private(
+        "told", "reported, message", prose=True, folders=(*_WEB, *_FLEET, *_PLATFORM, *_KUBE_SOURCE)
+    ),
+    Private(
+        "tell", "report, respond", prose=True, folders=(*_WEB, *_FLEET, *_PLATFORM, *_KUBE_SOURCE)
+    ),
     Private("looking", "viewing, reading", prose=True, folders=_WEB),
-    Private("somebody", "a viewer, a user", prose=True, folders=(*_WEB, *_FLEET, *_EDITABLE)),
-    Private("whoever", "a client, a user", prose=True, folders=(*_WEB, *_FLEET, *_EDITABLE)),
-    Private("nobody", "no viewer, none", prose=True, folders=(*_WEB, *_FLEET)),
+    Private(
+        "somebody",
+        "a viewer, a user",
+        prose=True,
+        folders=(*_WEB, *_FLEET, *_EDITABLE, *_KUBE_SOURCE),
+    ),
+    Private(
+        "whoever",
+        "a client, a user",
+        prose=True,
+        folders=(*_WEB, *_FLEET, *_EDITABLE, *_KUBE_SOURCE),
+    ),
+    Private("nobody", "no viewer, none", prose=True, folders=(*_WEB, *_FLEET, *_KUBE_SOURCE)),
     Private("outside", "dependency", folders=_WEB),
-    Private("came", "arrived", folders=(*_WEB, *_CLIENTS, *_FLEET)),
+    Private("came", "arrived", folders=(*_WEB, *_CLIENTS, *_FLEET, *_KUBE_NAMES)),
     Private("farewell", "expired", folders=(*_WEB, *_PLATFORM)),
     Private("hungry", "jobs_waiting, starved", folders=(*_DISPATCH, *_POOLS)),
     Private("bell", "wakeup", folders=_DISPATCH),
     Private("noting", "recording", folders=_DISPATCH),
-    Private("room", "headroom", folders=(*_DISPATCH, *_FLEET, *_PLATFORM)),
+    Private("room", "headroom", folders=(*_DISPATCH, *_FLEET, *_PLATFORM, *_KUBE_NAMES)),
     Private("rooms", "headrooms", folders=_DISPATCH),
     Private("people", "tenants, users", folders=(*_DISPATCH, *_EDITABLE)),
-    Private("wish", "request, patch", folders=(*_DISPATCH, *_PLATFORM)),
+    Private("wish", "request, patch", folders=(*_DISPATCH, *_PLATFORM, *_KUBE_NAMES)),
     Private("crowd", "pollers, polls", folders=_DISPATCH),
     Private("seats", "replicas, slots", folders=_DISPATCH),
     Private("said", "message, output", prose=True, folders=(*_FLEET, *_EDITABLE)),
-    Private("heard", "received", prose=True, folders=(*_FLEET, *_PLATFORM)),
-    Private("anybody", "a caller, a user", prose=True, folders=(*_FLEET, *_EDITABLE)),
-    Private("everybody", "each caller, all", prose=True, folders=_FLEET),
-    Private("someone", "a caller, a user", prose=True, folders=(*_FLEET, *_PLATFORM)),
+    Private("heard", "received", prose=True, folders=(*_FLEET, *_PLATFORM, *_KUBE_SOURCE)),
+    Private(
+        "anybody", "a caller, a user", prose=True, folders=(*_FLEET, *_EDITABLE, *_KUBE_SOURCE)
+    ),
+    Private("everybody", "each caller, all", prose=True, folders=(*_FLEET, *_KUBE_SOURCE)),
+    Private(
+        "someone", "a caller, a user", prose=True, folders=(*_FLEET, *_PLATFORM, *_KUBE_SOURCE)
+    ),
     Private(
         "stranger",
         "another process, an unauthenticated caller",
@@ -119,14 +149,14 @@ TABLE = (
         folders=(*_FLEET, *_PLATFORM),
     ),
     Private("trouble", "failure, fault", prose=True, folders=(*_FLEET, *_PLATFORM)),
-    Private("judge", "verify, check", folders=_FLEET),
-    Private("patience", "timeout", folders=_FLEET),
+    Private("judge", "verify, check", folders=(*_FLEET, *_KUBE_NAMES)),
+    Private("patience", "timeout", folders=(*_FLEET, *_KUBE_NAMES)),
     Private("door", "socket, client", folders=(*_FLEET, *_PLATFORM)),
-    Private("yard", "harness", folders=_HARNESSES),
+    Private("yard", "harness", folders=(*_HARNESSES, *_KUBE_NAMES)),
     Private(
         "world",
         "harness, model",
-        folders=(*_areas("node", "pools", "vm", "telemetry", "blobs"), *_PLATFORM),
+        folders=(*_areas("node", "pools", "vm", "telemetry", "blobs"), *_PLATFORM, *_KUBE_NAMES),
     ),
     Private("bench", "harness", folders=_VM),
     Private("polite", "handles-term", folders=_VM),
@@ -142,9 +172,18 @@ TABLE = (
     Private("shelter", "shared directory", folders=_PLATFORM),
     Private("hurry", "force, stop at once", folders=_PLATFORM),
     Private("nosy", "probing", folders=_PLATFORM),
-    Private("mortal", "killable", folders=_PLATFORM),
+    Private("mortal", "killable", folders=(*_PLATFORM, *_KUBE_NAMES)),
     Private("obey", "respect", prose=True, folders=_PLATFORM),
     Private("forgive", "reset", prose=True, folders=_PLATFORM),
+    Private("book", "objects, index, record", folders=_KUBE_NAMES),
+    Private("rehearsing", "dry_run", folders=_KUBE_NAMES),
+    Private("seam", "inconsistent", folders=_KUBE_NAMES),
+    Private("doomed", "marked_for_deletion", folders=_KUBE_NAMES),
+    Private("furnish", "create", folders=_KUBE_NAMES),
+    Private("helpless", "unresolvable", folders=_KUBE_NAMES),
+    Private("insists", "requires", folders=_KUBE_NAMES),
+    Private("neighbours", "pod_affinity", folders=_KUBE_NAMES),
+    Private("struck", "removed", folders=_KUBE_NAMES),
 )
 
 _PARTS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
