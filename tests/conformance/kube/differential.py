@@ -73,7 +73,7 @@ class Pair:
         await embedded.create(CRDS, GAUGE_DEFINITION)
         for each in manifests.runtime_classes():  # the other server does not have it from the start
             await embedded.ok("DELETE", f"{RUNTIME_CLASSES}/{each['metadata']['name']}")
-        core._controllers.reactions = lambda event: ()  # the other server has none
+        core._controllers.handlers = lambda event: ()  # the other server has none
         for api in (real, embedded):
             await api.create("/api/v1/namespaces", {"metadata": {"name": space}})
             await api.create(api.path("serviceaccounts"), {"metadata": {"name": "default"}})
