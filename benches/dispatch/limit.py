@@ -3,12 +3,14 @@
     python -m benches.dispatch.limit FOLDER GITHUB_URL MODE      prints its address; ends at SIGTERM
 
 commit   a webhook is one commit that Postgres syncs, then the answer
-jit      a webhook is that commit, one runner registered at the practice GitHub and one Pod's label patched at the
-         Kubernetes API, one after the other, then the answer
+jit      a webhook is that commit, then the answer; then one runner registered at the practice GitHub and one Pod's
+         label patched at the Kubernetes API, one after the other; then a poll is answered. A poll is one TokenReview,
+         then it is held until there is something for it
 hold     a poll is held until the end; GET /waiting counts those that wait
 
-No signature, queue, choice, budget or fairness. It gets the same load, from the same process, as the real server; the
-ratio says what dispatch costs above the limit.
+No signature, choice, budget or fairness, and nothing about a poll is stored. It gets the same load, from the same
+process, as the real server: webhooks at the same rate and as many waiting polls. So server, database, GitHub,
+Kubernetes and load generator share the cores in both measurements; the ratio says what dispatch costs above the limit.
 """
 
 import asyncio
@@ -22,7 +24,7 @@ import psycopg
 import psycopg_pool
 import yaml
 from aiohttp import ClientSession, TCPConnector, web
-from benches.dispatch.dependencies import APP_ID, IMAGE, LABELS, Dependencies
+from benches.dispatch.dependencies import APP_ID, LABELS, Dependencies
 
 from runyard.clock import RealClock
 from runyard.github.app import AppAuth
@@ -51,6 +53,8 @@ class Limit:
         self._auth = AppAuth(app_id=APP_ID, private_key=key, clock=RealClock())
         self._tokens: dict[str, str] = {}
         self._made = 0
+        self._polls: asyncio.Queue[asyncio.Future[bytes]] = asyncio.Queue()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         """Serve until SIGTERM."""
@@ -72,6 +76,8 @@ class Limit:
 
             async def hold(request: web.Request) -> web.Response:
                 await request.read()
+                if self._mode == "jit":
+                    return await self._poll(request, session)
                 self._waiting += 1
                 await over.wait()
                 return web.Response(status=204)
@@ -103,8 +109,35 @@ class Limit:
         account = event["organization"]["login"]
         async with pool.connection() as link:
             await link.execute(_INSERT, [event["workflow_job"]["id"]])
-        if self._mode == "commit":
-            return web.json_response({})
+        if self._mode == "jit":
+            task = asyncio.create_task(self._deliver(event["workflow_job"]["id"], account, session))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return web.json_response({})
+
+    async def _poll(self, request: web.Request, session: ClientSession) -> web.Response:
+        """Hold a poll of a Pod whose token is valid until there is a JIT for it."""
+        token = request.headers["authorization"].partition(" ")[2]
+        review = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token, "audiences": [names.DISPATCH_AUDIENCE]},
+        }
+        async with session.post(
+            f"{self._kube}/apis/authentication.k8s.io/v1/tokenreviews",
+            headers={"authorization": f"Bearer {self._kube_token}"},
+            json=review,
+        ) as answer:
+            reviewed = await answer.json()
+        if not reviewed["status"].get("authenticated"):
+            return web.Response(status=401)
+        mine: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._polls.put_nowait(mine)
+        self._waiting += 1
+        return web.Response(body=await mine, content_type="application/json")
+
+    async def _deliver(self, job: int, account: str, session: ClientSession) -> None:
+        """Register a runner, patch its Pod, and answer the poll that has waited longest."""
         self._made += 1
         name = f"limit-{os.getpid()}-{self._made}"
         runner = {"name": name, "runner_group_id": 1, "labels": LABELS, "work_folder": "_work"}
@@ -114,8 +147,7 @@ class Limit:
             json=runner,
         ) as answer:
             minted = await answer.json()
-            if answer.status != 201:
-                return web.json_response(minted, status=502)
+            assert answer.status == 201, minted
         pod = self._dependencies.runners[-1 - self._made % len(self._dependencies.runners)].name
         path = f"/api/v1/namespaces/{names.RUNNERS_NAMESPACE}/pods/{pod}"
         patch = msgspec.json.encode({"metadata": {"labels": {"bench": name}}})
@@ -127,10 +159,13 @@ class Limit:
             },
             data=patch,
         ) as answer:
-            await answer.read()
-            if answer.status != 200:
-                return web.Response(status=502, text=f"{IMAGE}: {answer.status}")
-        return web.json_response({"encoded_jit_config": minted["encoded_jit_config"]})
+            assert answer.status == 200, await answer.read()
+        body = {"encoded_jit_config": minted["encoded_jit_config"], "workflow_job_id": job}
+        while True:
+            poll = await self._polls.get()
+            if not poll.done():  # its connection was not closed meanwhile
+                poll.set_result(msgspec.json.encode(body))
+                return
 
 
 if __name__ == "__main__":

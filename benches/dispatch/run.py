@@ -14,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -147,7 +148,10 @@ def bench_webhooks(home: Path, conninfo: str) -> list[table.Row]:
 
 
 def bench_jobs(home: Path, conninfo: str) -> list[table.Row]:
-    """Measure from webhook to JIT, against a bare server with a commit, a mint and a patch; rounds alternate."""
+    """Measure from webhook to JIT, against a bare server with a commit, a mint, a patch and the same polls.
+
+    Rounds alternate.
+    """
     name = f"webhook to JIT in a waiting runner's hands at {PACE:.0f} jobs/s"
     report(name)
     limits: list[list[float]] = []
@@ -156,7 +160,7 @@ def bench_jobs(home: Path, conninfo: str) -> list[table.Row]:
     with rig_with_database(home, conninfo, "jobs", runners=(JOBS + WAITING) * ROUNDS) as rig:
         server = rig.server()
         for turn in range(ROUNDS):
-            limits.append(_bare(rig, jobs=JOBS, per_second=PACE))
+            limits.append(_bare(rig, jobs=JOBS, per_second=PACE, waiting=WAITING))
             order = Order(
                 webhooks_to=server.url,
                 polls_to=server.url,
@@ -190,7 +194,9 @@ def bench_replicas(home: Path, conninfo: str) -> list[table.Row]:
     with rig_with_database(home, conninfo, "replicas", runners=(jobs + 10) * ROUNDS) as rig:
         one, other = rig.server("server-1"), rig.server("server-2")
         for turn in range(ROUNDS):
-            limits.append([each + tick for each in _bare(rig, jobs=jobs, per_second=pace)])
+            limits.append(
+                [each + tick for each in _bare(rig, jobs=jobs, per_second=pace, waiting=10)]
+            )
             order = Order(
                 webhooks_to=one.url,
                 polls_to=other.url,
@@ -206,13 +212,27 @@ def bench_replicas(home: Path, conninfo: str) -> list[table.Row]:
     return _against(f"{name} (with 100 ms between its reads)", times, limits, most=3.0)
 
 
-def _bare(rig: Processes, *, jobs: int, per_second: float) -> list[float]:
-    """Measure a commit, a mint and a patch of the bare server under that load."""
+def _bare(rig: Processes, *, jobs: int, per_second: float, waiting: int) -> list[float]:
+    """Measure a commit, a mint and a patch of the bare server under that load, until the JIT is at a runner."""
     bare = rig.limit("jit")
-    found = load(rig, Order(webhooks_to=bare.url, jobs=jobs, per_second=per_second))
+    order = Order(
+        webhooks_to=bare.url,
+        polls_to=bare.url,
+        jobs=jobs,
+        per_second=per_second,
+        waiting=waiting,
+    )
+
+    def polled() -> bool:
+        with urllib.request.urlopen(f"{bare.url}/waiting") as answer:
+            return int(answer.read()) >= waiting
+
+    found = load(
+        rig, order, ready=lambda: long_polls.until(polled, f"{waiting} polls did not begin to wait")
+    )
     bare.end()
-    assert set(found.statuses) == {"webhook 200"}, found.statuses
-    return found.answered
+    assert set(found.statuses) == {"webhook 200", "poll 200"}, found.statuses
+    return delivered(found, jobs)
 
 
 def _against(
