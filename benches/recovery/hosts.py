@@ -146,7 +146,7 @@ class Hosts:
             "metadata": {"name": meta.name, "uid": meta.uid},
             "target": {"apiVersion": "v1", "kind": "Node", "name": self.node},
         }
-        await self._admin._ask("POST", path, body=body)
+        await self._admin._call("POST", path, body=body)
 
     async def _publish(self, pod: Pod, status: dict[str, Any]) -> None:
         """Publish a result until the API acknowledges it, as an agent does."""

@@ -1,6 +1,7 @@
 """`runyard up` on the command line: bad values are refused in one line, and what happens is said in lines."""
 
 import io
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -182,7 +183,7 @@ def test_a_demo_without_a_directory_takes_its_own_away_again(
         return 0
 
     monkeypatch.setattr(module, "_live", live)
-    monkeypatch.setattr(module.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert run("--demo") == 0
     assert len(seen) == 1 and list(tmp_path.iterdir()) == []
 

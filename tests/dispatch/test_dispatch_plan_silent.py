@@ -30,7 +30,7 @@ def slot(number: int, state: SlotState = SlotState.IDLE, *, silent: bool = False
 def judge(
     slots: tuple[SlotView, ...],
     *,
-    pods: tuple[PodView, ...] = tuple(pod(number) for number in range(6)),
+    pods: tuple[PodView, ...] = tuple(map(pod, range(6))),
     since: float = 0.0,
     now: float = 1000.0,
     limit: int = 5,

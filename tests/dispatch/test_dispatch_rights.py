@@ -28,7 +28,7 @@ from runyard.telemetry.catalogue import (
 )
 from runyard.telemetry.health import Health
 from runyard.wire import names, rights
-from runyard.wire.rights import Object
+from runyard.wire.manifests import Object
 
 DASHBOARD = ("nodes", "leases")  # only the dashboard reads these
 NEEDS = sorted(

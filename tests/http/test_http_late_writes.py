@@ -18,6 +18,7 @@ from runyard.http import client
 from runyard.http.client import HttpTransport
 from runyard.http.errors import NotSent, OutcomeUnknown
 from runyard.http.messages import Request, Response
+from runyard.http.sockets import limit_sending
 from runyard.kube.leadership import Leadership, LeaderTransport, NotLeading
 from runyard.kube.plans.election import Timing
 
@@ -243,7 +244,7 @@ def test_the_end_of_a_write_does_not_affect_a_connection_that_another_write_uses
 ) -> None:
     """The pool has the connection as soon as the answer is complete, before the first caller runs again."""
     head, body = OK[:-2], OK[-2:]
-    limit, receive = client.limit_sending, ResponseHandler.data_received
+    limit, receive = limit_sending, ResponseHandler.data_received
     taken: list[socket.socket] = []
 
     def limiting(sock: socket.socket, seconds: float) -> None:

@@ -26,6 +26,7 @@ from tests.kube.authsupport import (
 )
 
 from runyard.clock import RealClock
+from runyard.http.client import HttpTransport
 from runyard.http.errors import NotSent, TransportError
 from runyard.http.messages import Request, Response, Stream, json_response
 from runyard.http.server import CLIENT_CERT_CN, Listening, listen
@@ -235,7 +236,7 @@ def test_a_connection_can_be_used_with_another_transport(tmp_path: Path) -> None
         path = prepare(tmp_path, url, SHOWN["a certificate in files"][0])
         config = find_config(str(path), environ={}, home=tmp_path)
         parts = connection(config, clock=RealClock(), environ=ENVIRON)
-        transport = connecting.HttpTransport(parts.server, tls=parts.tls)
+        transport = HttpTransport(parts.server, tls=parts.tls)
         assert (await transport.send(GET, timeout=PATIENCE)).status == 200
         await transport.close()
         assert api.seen == [("", "me")]

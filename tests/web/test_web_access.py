@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 
+from runyard.http.addresses import is_loopback
 from runyard.http.messages import Request
 from runyard.sim.clock import VirtualClock
 from runyard.sim.loop import run_virtual
@@ -13,7 +14,6 @@ from runyard.web.access import (
     Access,
     AccessError,
     host_of,
-    is_loopback,
     same_origin,
     token_of_form,
 )

@@ -115,7 +115,8 @@ def _decision_is_sound(decision: Decision) -> None:
         assert decision.jobs == ()
     else:
         assert decision.slots or decision.jobs
-    assert all(change.reason for change in (*decision.slots, *decision.jobs))
+    assert all(change.reason for change in decision.slots)
+    assert all(change.reason for change in decision.jobs)
     waits = [change.wait for change in decision.slots]
     assert all(wait is None or wait >= 0 for wait in waits)
 

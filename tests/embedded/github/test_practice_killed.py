@@ -129,8 +129,8 @@ async def story(keys: KeyPair, folder: Path) -> None:
             while "completed" not in [action for _, action, _ in receiver.received]:
                 receiver.changed.clear()
                 await receiver.changed.wait()
-        history = {guid: action for guid, action, job in receiver.received if job == number}
-        assert sorted(history.values()) == ["completed", "in_progress", "queued"]
+        deliveries = {guid: action for guid, action, job in receiver.received if job == number}
+        assert sorted(deliveries.values()) == ["completed", "in_progress", "queued"]
     finally:
         if github.returncode is None:
             github.kill()

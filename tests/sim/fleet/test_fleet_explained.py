@@ -8,7 +8,8 @@ from tests.tiers import sample
 
 from runyard.sim.fleet import Fleet
 from runyard.sim.run import Stage
-from runyard.sim.scenarios.catalogue import ALL, Scenario
+from runyard.sim.scenarios.catalogue import ALL
+from runyard.sim.scenarios.scenario import Scenario
 from runyard.web.explain.values import Unknown
 
 ASKED_AT_ONCE = 2

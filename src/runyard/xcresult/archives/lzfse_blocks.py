@@ -8,7 +8,7 @@ buffer is one byte larger than the block's declared size, so that a wrong size i
 import ctypes
 from functools import cache
 
-import lzfse  # type: ignore[import-untyped]  # a compiled module without stubs
+import lzfse
 
 from runyard.xcresult.errors import BundleInvalid, UnsupportedFormat
 
