@@ -110,6 +110,7 @@ def test_a_shared_cache_of_the_type_checker_does_not_hide_an_error(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("MYPYPATH", "")
+    monkeypatch.setitem(typecheck.FILES, "linux", ("module.py",))
     statuses = []
     for name, text in (
         ("one", "x: int = 1\n"),
@@ -118,7 +119,7 @@ def test_a_shared_cache_of_the_type_checker_does_not_hide_an_error(
     ):
         folder = tmp_path / name
         folder.mkdir()
-        (folder / "mypy.ini").write_text("[mypy]\nfiles = module.py\n")
+        (folder / "mypy.ini").write_text("[mypy]\n")
         (folder / "module.py").write_text(text)
         monkeypatch.chdir(folder)
         statuses.append(typecheck.main("linux"))
