@@ -173,6 +173,16 @@ def test_a_cluster_of_another_release_is_not_touched(data: Path) -> None:
         EmbeddedPostgres(data, durable=False).start()
 
 
+def test_a_restart_keeps_the_address_of_a_server_with_a_long_path(tmp_path: Path) -> None:
+    server = EmbeddedPostgres(tmp_path / ("long" * 40), durable=False)
+    try:
+        first = server.start()
+        server.stop()
+        assert server.start() == first
+    finally:
+        server.stop()
+
+
 @pytest.mark.parametrize(
     "name", ["with a space", "with,comma", "with 'quotes\"", "ünï", "long" * 40], ids=str
 )

@@ -12,6 +12,7 @@ Invariants: the server never runs as root; it listens on a unix socket only and 
 directory is an `AlreadyRunning` error; every error carries the last lines of the server's log.
 """
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -95,6 +96,7 @@ class EmbeddedPostgres:
         self._ending: Launched | None = None
         self._abandoned = threading.Event()
         self._socket: Path | None = None
+        self._short_socket: Path | None = None  # the same after a restart: clients keep the address
 
     def start(self) -> str:
         """Creates the cluster if there is none, starts the server, returns how to connect to it."""
@@ -263,7 +265,7 @@ class EmbeddedPostgres:
         folder = placement.home / "socket"
         too_long = len(os.fsencode(str(folder) + _SOCKET_NAME)) > _SOCKET_PATH_LIMIT
         if too_long or "," in str(folder):
-            folder = Path(tempfile.mkdtemp(prefix="runyard-pg-", dir=_short_temp()))
+            folder = self._short_socket = _short_directory(self._short_socket)
         else:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(mode=0o700)
@@ -364,6 +366,15 @@ def _version_of(place: Path) -> str:
             f" {place.parent} away to start with an empty database"
         )
     return found
+
+
+def _short_directory(previous: Path | None) -> Path:
+    """A private directory with a short path: the previous one, unless another program has taken its name since."""
+    if previous is not None:
+        with contextlib.suppress(OSError):
+            previous.mkdir(mode=0o700)
+            return previous
+    return Path(tempfile.mkdtemp(prefix="runyard-pg-", dir=_short_temp()))
 
 
 def _short_temp() -> str:
