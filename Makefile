@@ -22,9 +22,9 @@ PYTEST_ARGS ?=
 # Which sample of the larger tests runs (tests/tiers.py): successive commits run different ones.
 ROTATION := $(or $(shell git rev-list --count HEAD 2>/dev/null),0)
 export RUNYARD_ROTATION ?= $(ROTATION)
-# One run of 25 of the hundred seeds: four successive commits run them all.
-SEEDS ?= 25
-FIRST_SEED ?= $(shell expr 1 + $(RUNYARD_ROTATION) % 4 '*' 25)
+# One run of 10 of the hundred seeds: ten successive commits run them all.
+SEEDS ?= 10
+FIRST_SEED ?= $(shell expr 1 + $(RUNYARD_ROTATION) % 10 '*' 10)
 BUDGET ?=
 LANES = MAKE='$(MAKE)' $(PY) tools/lanes.py
 # Tests and simulations keep their databases and directories in memory, where there is enough of it.

@@ -102,6 +102,7 @@ def test_sigterm_between_stamp_and_commit_leaks_nothing(environment: Environment
     asyncio.run(scenario())
 
 
+@pytest.mark.long
 def test_a_runner_that_never_registers_is_fenced_after_its_deadline(
     environment: Environment,
 ) -> None:
@@ -120,6 +121,7 @@ def test_a_runner_that_never_registers_is_fenced_after_its_deadline(
     asyncio.run(scenario())
 
 
+@pytest.mark.long
 def test_a_machine_that_never_ends_is_deleted_after_its_deadline(environment: Environment) -> None:
     """The default deadline is 900 s; here it is 6 s. The recovery table has the time with the default."""
     (fault,) = (each for each in FAULTS if each.row.key == "never-ends")

@@ -160,7 +160,7 @@ def test_recovery_needs_exactly_its_shipped_rights_and_reports_missing_ones(
     async def scenario(fleet: Fleet) -> None:
         await with_all_rights(fleet, audited)
         found: list[tuple[str, int]] = []
-        for right in sample(LACKS, of=3):
+        for right in sample(LACKS, of=6):
             found.append(await without(fleet, right, lines))
             if right.resource == "serviceaccounts":
                 # An earlier leak may have been reaped meanwhile, and its account left behind just so.

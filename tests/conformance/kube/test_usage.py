@@ -46,7 +46,7 @@ def test_a_request_has_its_name(case: str) -> None:
     assert usage.words(request) == expected
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_every_request_that_is_used_is_in_a_script(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "loopback"]
