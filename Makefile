@@ -56,7 +56,7 @@ demo: .venv/ready ## Run 20 real jobs on this machine, with faults, and count wh
 sim: .venv/ready ## Watch a simulated fleet live through two hours with faults
 	@$(RUNYARD) sim --seed 1 --hours 2 --demo
 
-test: .venv/ready ## Run the fast tests (under 4 minutes)
+test: .venv/ready ## Run the fast tests (about 6 minutes)
 	@RUNYARD_TIER=fast $(IN_MEMORY) $(PY) -m pytest $(SPREAD) --ignore=tests/laws -m "not slow and not long" $(PYTEST_ARGS)
 
 kube-assets: ## Build a real Kubernetes control plane for the tests, once, into the user's cache
