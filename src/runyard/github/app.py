@@ -14,6 +14,7 @@ Invariants:
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from typing import Any, Protocol
 
 import jwt
@@ -104,6 +105,15 @@ class TokenAuth:
         """Do nothing: there is no other token."""
 
 
+@lru_cache(maxsize=8)
+def _load_key(pem: bytes) -> RSAPrivateKey:
+    """Load and check an RSA key. That takes 60 ms, and a process loads the same key several times."""
+    key = load_pem_private_key(pem, password=None)
+    if not isinstance(key, RSAPrivateKey):
+        raise ValueError("an App's private key is an RSA key")
+    return key
+
+
 class AppAuth:
     """The App's key, its current JWT, and its installation tokens."""
 
@@ -111,12 +121,9 @@ class AppAuth:
         self, *, app_id: int, private_key: str | bytes, clock: Clock, refresh_early: float = 300.0
     ) -> None:
         pem = private_key.encode() if isinstance(private_key, str) else private_key
-        key = load_pem_private_key(pem, password=None)
-        if not isinstance(key, RSAPrivateKey):
-            raise ValueError("an App's private key is an RSA key")
         self.app_id = app_id
         self.only: Scope | None = None
-        self._key = key
+        self._key = _load_key(pem)
         self._clock = clock
         self._refresh_early = refresh_early
         self._jwt = ""
