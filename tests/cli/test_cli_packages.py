@@ -101,6 +101,7 @@ def test_the_processor_loads_neither_dispatch_nor_the_dashboard() -> None:
     assert not {"runyard.github", "jwt", "cryptography", "asyncssh", "qemu"} & loaded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "module",
     [

@@ -75,6 +75,7 @@ def test_deliveries_of_a_long_outage_are_applied_when_it_ends(
     play(scenario, database_url, app_keys)
 
 
+@pytest.mark.slow
 def test_a_backlog_of_days_is_read_in_limited_steps_by_any_replica(
     database_url: str, app_keys: KeyPair
 ) -> None:
@@ -105,6 +106,7 @@ def test_a_backlog_of_days_is_read_in_limited_steps_by_any_replica(
     play(scenario, database_url, app_keys, audit_pages=2, audit_repositories=0)
 
 
+@pytest.mark.slow
 def test_the_audit_keeps_up_with_fifty_jobs_a_second(database_url: str, app_keys: KeyPair) -> None:
     """Each delivery is listed a few times, because gaps overlap; but a step can still list them all."""
 

@@ -276,6 +276,7 @@ def steps() -> st.SearchStrategy[tuple[str, str | None, Any, int]]:
     return st.one_of(about_slot, about_slot, about_job)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60))
 @given(st.lists(steps(), min_size=5, max_size=40))
 def test_the_store_writes_what_the_machine_decides(

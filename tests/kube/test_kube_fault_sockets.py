@@ -155,6 +155,7 @@ BROKEN_WATCHES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize("fault", BROKEN_WATCHES)
 def test_a_watch_that_breaks_off_loses_no_change(fault: Fault, times: int, tmp_path: Path) -> None:
@@ -164,6 +165,7 @@ def test_a_watch_that_breaks_off_loses_no_change(fault: Fault, times: int, tmp_p
     assert len(lists) == 3, "what broke off is resumed, and not listed again"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["cut inside of the list", "mute inside of the list"])
 def test_an_incomplete_list_is_never_applied(fault: Fault, tmp_path: Path) -> None:
     # The second page: what the first one brought must not pass for the whole.
@@ -296,6 +298,7 @@ def test_a_watch_continues_with_a_new_token_after_the_old_one_expired(
     assert len(setup.server.requests) <= MOST_REQUESTS
 
 
+@pytest.mark.slow
 def test_connections_of_broken_watches_are_closed(tmp_path: Path) -> None:
     """A watch that was abandoned must free its connection: a server accepts a limited number."""
 

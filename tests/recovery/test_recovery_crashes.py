@@ -20,6 +20,7 @@ SAMPLE = (
 EFFECTS = 25  # a dispatch has more; fewer would mean that effects are missed
 
 
+@pytest.mark.slow
 def test_a_dispatch_survives_a_kill_at_its_main_effects(environment: Environment) -> None:
     async def scenario() -> list[Outcome]:
         async with environment.fleet("sample") as made:

@@ -139,6 +139,7 @@ def test_a_deadlock_is_an_error_that_says_who_waits_where(*, forever: bool) -> N
     assert "Event.wait" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_loop_that_never_waits_is_an_error_and_not_a_hang() -> None:
     async def main() -> None:
         while True:
@@ -166,6 +167,7 @@ def test_a_failure_is_reported_even_if_nothing_else_can_happen_any_more() -> Non
         run_virtual(main())
 
 
+@pytest.mark.slow
 def test_a_task_that_spins_when_it_is_cancelled_is_an_error_and_not_a_hang() -> None:
     released = asyncio.Event()
     tasks: list[asyncio.Task[None]] = []
@@ -345,6 +347,7 @@ def test_the_collector_is_as_it_was_afterwards() -> None:
     assert gc.isenabled()
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_timers_are_quick(capsys: pytest.CaptureFixture[str]) -> None:
     async def main() -> int:
         loop = asyncio.get_running_loop()

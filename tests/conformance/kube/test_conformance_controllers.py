@@ -323,6 +323,7 @@ def toleration(seconds: int | None = None) -> list[Json]:
 STOP = {"key": "example.com/stop", "effect": "NoExecute"}
 
 
+@pytest.mark.slow
 async def test_a_noexecute_taint_evicts_pods_that_do_not_tolerate_it(api: Api) -> None:
     async with fleet(api) as nodes:
         name = await nodes.add("n")

@@ -37,6 +37,7 @@ WORDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", WORDS)
 async def test_only_a_watch_needs_the_right_to_watch(api: Api, case: str) -> None:
     pairs, watches = WORDS[case]

@@ -148,6 +148,7 @@ async def _embedded(folder: Path, authority: Pair) -> AsyncIterator[Server]:
     assert not core.failures
 
 
+@pytest.mark.slow
 def test_both_servers_send_the_same_requests_to_a_node(
     tmp_path: Path, real_plane: controlplane.ControlPlane
 ) -> None:

@@ -1,6 +1,7 @@
 """No sequence of events makes the machine raise or breaks the invariants of its rows."""
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.dispatch.machine.machine_bench import TENANT, Bench, offer
@@ -93,6 +94,7 @@ def play(rows: Bench, happening: Happening) -> Decision:
     return rows.apply(uid, event)
 
 
+@pytest.mark.slow
 @given(st.lists(HAPPENINGS, max_size=60))
 def test_no_sequence_of_events_breaks_the_rows(happenings: list[Happening]) -> None:
     rows = Bench(limit=8)

@@ -12,6 +12,7 @@ from typing import Any
 
 import jwt
 import msgspec
+import pytest
 from tests.embedded.github.practicelive import start_program
 
 from runyard.embedded.github.identity import KeyPair
@@ -140,6 +141,7 @@ async def story(keys: KeyPair, folder: Path) -> None:
         sock.close()
 
 
+@pytest.mark.slow
 def test_a_killed_github_restores_its_jobs_logs_tokens_and_webhooks(
     practice_keys: KeyPair, tmp_path: Path
 ) -> None:

@@ -402,6 +402,7 @@ def chosen_seed() -> int:
     return seed
 
 
+@pytest.mark.slow
 def test_a_few_kills_lose_nothing_that_was_acknowledged(
     practice_keys: KeyPair, tmp_path: Path
 ) -> None:

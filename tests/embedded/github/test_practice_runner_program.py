@@ -171,6 +171,7 @@ def running(pid: int) -> bool:
     return shown.stdout.strip()[:1] not in ("", "Z", "X")
 
 
+@pytest.mark.slow
 def test_on_term_it_ends_its_job_and_reports_it(practice_keys: Any, tmp_path: Path) -> None:
     async def scenario(it: Live) -> None:
         begun = pipe(tmp_path, "begun")
@@ -198,6 +199,7 @@ def test_on_term_without_a_job_it_signs_off(practice_keys: Any, tmp_path: Path) 
     run_scenario(practice_keys, tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_processes_that_a_job_left_behind_do_not_block_the_runner(
     practice_keys: Any, tmp_path: Path
 ) -> None:

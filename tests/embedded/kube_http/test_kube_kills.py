@@ -283,6 +283,7 @@ async def kill_again_and_again(folder: Path, *, rounds: int, seed: int) -> None:
         assert fleet.seen > rounds
 
 
+@pytest.mark.slow
 def test_a_few_kills_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     asyncio.run(kill_again_and_again(tmp_path, rounds=6, seed=1))
 

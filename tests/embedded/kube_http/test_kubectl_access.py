@@ -57,6 +57,7 @@ async def _serve(folder: Path, scenario: Scenario) -> None:
     assert not served.core.failures
 
 
+@pytest.mark.slow
 def test_whoami_and_can_i(play: Play) -> None:
     async def scenario(served: Served) -> None:
         who = (await served.kubectl("auth", "whoami", ALICE)).split()

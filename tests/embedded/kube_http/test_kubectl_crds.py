@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from tests.embedded.kube.crdsupport import NAME, definition, widget
 from tests.embedded.kube_http.kubectlsupport import SPACE, Play, Served
 
@@ -24,6 +25,7 @@ async def defined(served: Served) -> str:
     return path
 
 
+@pytest.mark.slow
 def test_a_definition_is_applied_used_and_deleted(play: Play) -> None:
     async def scenario(served: Served) -> None:
         path = await defined(served)

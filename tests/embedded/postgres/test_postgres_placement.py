@@ -104,6 +104,7 @@ def test_root_runs_it_as_the_user_nobody_in_an_open_directory(
         server.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("what", ["data", "programs", "both"])
 def test_root_with_a_private_home_runs_it_without_privileges(
@@ -223,6 +224,7 @@ def plain_user(place: Path) -> Identity:
     return INSIDE
 
 
+@pytest.mark.slow
 def test_a_plain_user_runs_it_directly(open_place: Path) -> None:
     place = open_place / "of a user"
     place.mkdir(mode=0o700)
@@ -233,6 +235,7 @@ def test_a_plain_user_runs_it_directly(open_place: Path) -> None:
     assert (ended.stdout, ended.returncode) == ("42\n", 0), ended.stderr
 
 
+@pytest.mark.slow
 def test_a_user_without_a_name_runs_it_too(open_place: Path) -> None:
     place = open_place / "of a container"
     place.mkdir(mode=0o700)

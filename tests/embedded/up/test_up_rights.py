@@ -54,6 +54,7 @@ def works(up: Up) -> bool:
     return bool(ready(up).json()["works"])
 
 
+@pytest.mark.slow
 def test_every_component_has_its_own_account_and_none_is_an_administrator(up: Up) -> None:
     until(lambda: works(up), what="every loop's success")
     for component, account in ACCOUNTS.items():
@@ -71,6 +72,7 @@ def test_every_component_has_its_own_account_and_none_is_an_administrator(up: Up
         assert not reported(up, component, "list", "secrets")
 
 
+@pytest.mark.slow
 def test_a_server_that_may_not_stamp_reports_it_and_dispatches_once_it_may(
     up: Up,
 ) -> None:
@@ -90,6 +92,7 @@ def test_a_server_that_may_not_stamp_reports_it_and_dispatches_once_it_may(
     until(lambda: works(up), what="work again")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("component", "role", "resource", "verb"),
     [

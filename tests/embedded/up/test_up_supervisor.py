@@ -274,6 +274,7 @@ def test_a_component_that_hangs_at_a_restart_is_killed_and_retried(tmp_path: Pat
     play(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_a_component_that_ignores_term_is_killed_with_its_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

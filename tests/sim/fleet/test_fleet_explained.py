@@ -50,6 +50,7 @@ class Watch:
             self.wrong.append(f"{now:.0f} s: {self._cause.subject} {each}: {named}: {found}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "scenario", sample(EXPLAINED, of=1, fast=12), ids=lambda scenario: scenario.name
 )

@@ -27,6 +27,7 @@ def elsewhere(hash_seed: str) -> dict[str, object]:
     return msgspec.json.decode(done.stdout, type=dict[str, object])
 
 
+@pytest.mark.slow
 def test_the_same_number_gives_the_same_run_whatever_the_process_and_its_hash_order(
     stage: Stage,
 ) -> None:
@@ -39,6 +40,7 @@ def test_the_same_number_gives_the_same_run_whatever_the_process_and_its_hash_or
     assert again.digest == first.digest
 
 
+@pytest.mark.slow
 def test_another_number_gives_another_run(stage: Stage) -> None:
     shape = msgspec.structs.replace(SHAPE, hours=0.02, faults=())
     assert (
@@ -63,6 +65,7 @@ def test_the_replay_command_names_everything_that_differs_from_the_usual() -> No
     assert replay(Shape()) == "runyard sim --seed 1 --hours 1 --faults none"
 
 
+@pytest.mark.slow
 def test_a_run_that_is_watched_is_the_same_run(stage: Stage) -> None:
     shape = Shape(seed=3, hours=0.1, faults=parse("all"))
     seen: list[float] = []

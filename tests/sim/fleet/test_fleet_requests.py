@@ -21,6 +21,7 @@ from runyard.web.cluster import read_cluster
 from runyard.wire import names
 
 
+@pytest.mark.slow
 def test_the_parts_ask_for_what_is_listed_and_for_all_of_it(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

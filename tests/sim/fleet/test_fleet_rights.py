@@ -64,6 +64,7 @@ def needs(stage: Stage) -> set[Need]:
     return recorded(stage, shape, rare_requests_scenario) | dashboard_needs()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", rights.COMPONENTS)
 def test_the_shipped_roles_are_what_the_part_asks_for(needs: set[Need], part: str) -> None:
     asked = {need for need in needs if need[0] == part}

@@ -36,6 +36,7 @@ def test_incident(stage: Stage, scenario: Scenario) -> None:
     assert outcome.ok, outcome.failure
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scenario", "off"), sample(GUARDED, of=3, fast=16))
 def test_incident_without_its_guard_goes_wrong(
     stage: Stage, scenario: Scenario, off: Without

@@ -29,6 +29,7 @@ def test_without_faults_every_job_succeeds_and_nothing_is_left_over(stage: Stage
     assert counts["failed by fault"] == counts["crashes of server"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_with_every_fault_the_invariants_hold_and_the_fleet_comes_to_rest(
     stage: Stage, seed: int

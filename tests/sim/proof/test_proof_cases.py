@@ -10,6 +10,7 @@ from runyard.sim.proof.invariants import Broken
 from runyard.sim.proof.model import Settings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
@@ -52,6 +53,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_missing_guard_is_noticed_by_the_harm_it_does(name: str) -> None:
     case = next(case for case in VARIANTS if case.name == name)
