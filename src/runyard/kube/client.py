@@ -144,10 +144,19 @@ class Kube:
     async def list_as(
         self, kind: Kind, type_: type[T], *, namespace: str = "", labels: str = "", fields: str = ""
     ) -> tuple[T, ...]:
-        """All objects that match, as structs; one that does not fit fails the whole list."""
-        raw = await self.list_raw(kind, namespace=namespace, labels=labels, fields=fields)
+        """All objects that match, as structs; one that does not fit fails the whole list.
+
+        Decoded page by page, so that a long list does not hold up everything else.
+        """
         read = self.reader(type_).read
-        return tuple(_decoded(read, item, kind.plural) for item in raw.items)
+        items, _ = await self.list_through(
+            kind,
+            lambda raw: _decoded(read, raw, kind.plural),
+            namespace=namespace,
+            labels=labels,
+            fields=fields,
+        )
+        return tuple(items)
 
     async def list_raw(
         self,
