@@ -8,7 +8,8 @@ import pytest
 from tests.dispatch.dispatchharness import LABELS, SPACE, Guest, Harness, Onward, play
 
 from runyard.components import server
-from runyard.db.contract import Tx
+from runyard.db.contract import Row, Statement, Tx
+from runyard.db.inline import InlineTx
 from runyard.dispatch.guards import without
 from runyard.dispatch.settings import Limit
 from runyard.embedded.github.identity import KeyPair
@@ -243,5 +244,70 @@ def test_a_claim_refuses_a_job_that_must_be_read_first(
         guest, job = await harness.pod(), await harness.queued()
         await served(harness, guest)
         assert harness.job(job)["state"] == state
+
+    play(scenario, database_url, app_keys)
+
+
+def counted_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Counts the round trips that only read."""
+    reads: list[int] = []
+    read = InlineTx.read
+
+    async def counting(tx: InlineTx, *statements: Statement) -> list[list[Row]]:
+        reads.append(len(statements))
+        return await read(tx, *statements)
+
+    monkeypatch.setattr(InlineTx, "read", counting)
+    return reads
+
+
+def test_a_job_that_arrived_here_is_matched_after_one_read(
+    database_url: str, app_keys: KeyPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest, job = await harness.pod(), await harness.queued()
+        reads = counted_reads(monkeypatch)
+        assert await served(harness, guest) == [("acme", job)]
+        assert len(reads) == 1
+
+    play(scenario, database_url, app_keys)
+
+
+def test_jobs_that_arrived_elsewhere_are_read_beside_one_that_arrived_here(
+    database_url: str, app_keys: KeyPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        flood(harness, "acme", 1, (*LABELS, "arm64"))  # no runner fits it
+        flood(harness, "zeta", 1)
+        guests = [await harness.pod(), await harness.pod(2)]
+        job = await harness.queued()
+        reads = counted_reads(monkeypatch)
+        found = dict(await served(harness, *guests))
+        assert found["acme"] == job
+        assert sorted(found) == ["acme", "zeta"]
+        assert len(reads) == 2
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_job_that_arrived_here_and_is_held_is_not_matched(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        harness.github.add_repo("acme/tool")
+        first, second = await harness.queued(), await harness.queued("acme/tool")
+        harness.execute(
+            "INSERT INTO exclusions (kind, name, until, since, failures, reason)"
+            " VALUES ('repository', 'acme/app', '2100-01-01Z', '2025-01-01Z', 1, 'no-answer')"
+        )
+        guests = [await harness.pod(), await harness.pod(2)]
+        async with harness.waiting(*guests):
+            await harness.match()
+        offered = [harness.slot(guest)["intended_job"] for guest in guests]
+        assert offered.count(second) == 1
+        assert first not in offered
 
     play(scenario, database_url, app_keys)

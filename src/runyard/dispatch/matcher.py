@@ -99,11 +99,13 @@ class Matcher:
         """
         self._waiters.jobs_waiting = True
         self._claimed_all = False
+        expected = self._waiters.take_expected()
         if not len(self._waiters):
             return 0
         uids = self._waiters.idle_uids(self._settings.match_waiting)
+        likely = expected if uids else ()  # without an idle runner, read them only if wanted
         reading = await self._database.transact(
-            lambda tx: self._read(tx, uids, expect=expect), name="match"
+            lambda tx: self._read(tx, uids, expect=expect, expected=likely), name="match"
         )
         self._waiters.jobs_waiting, self._resume_after = reading.jobs_waiting, reading.resume_after
         for uid in reading.not_idle:
@@ -181,7 +183,13 @@ class Matcher:
         spawn(work)
 
     async def _read(
-        self, tx: Tx, uids: tuple[str, ...], *, thorough: bool = False, expect: bool = True
+        self,
+        tx: Tx,
+        uids: tuple[str, ...],
+        *,
+        thorough: bool = False,
+        expect: bool = True,
+        expected: tuple[Kind, ...] = (),
     ) -> Reading:
         return await read(
             tx,
@@ -193,4 +201,5 @@ class Matcher:
             after=() if thorough else self._resume_after,
             thorough=thorough,
             expect=expect,
+            expected=expected,
         )

@@ -53,11 +53,13 @@ async def read(
     after: tuple[Kind, ...] = (),
     thorough: bool = False,
     expect: bool = True,
+    expected: tuple[Kind, ...] = (),
 ) -> Reading:
     """Read what could be matched now for the Pods that wait here; `kinds` and `per_kind` bound how much.
 
     `after` is the `resume_after` of the last reading: a tenant with very many kinds is read in pieces. Runners and
-    exclusions are read with the kinds of jobs if jobs are expected, else only if there are any.
+    exclusions are read with the kinds of jobs if jobs are expected, else only if there are any. The jobs of the
+    `expected` kinds are read in the same round trip; if others are wanted, the wanted ones are read in another one.
     """
     nothing = Snapshot(pools=pools, waiting=(), vacancies=(), tenants=())
     queued: dict[str, object] = {
@@ -74,12 +76,13 @@ async def read(
         (SQL.match_vacant, {}),
         (SQL.exclusions, {}),
     )
-    rows, *beside = await tx.read((SQL.match_kinds, queued), *(supply if expect else ()))
+    beside = (*supply, *_queue_statements(expected, pools, per_kind)) if expect else ()
+    rows, *known_rows = await tx.read((SQL.match_kinds, queued), *beside)
     if not rows:
         return Reading(snapshot=nothing, selection=Selection(), jobs_waiting=bool(after))
     known = tuple(msgspec.convert(row, Kind) for row in rows)
     resume_after = _resume_after(known, kinds)
-    waiting, vacant, exclusions = beside or await tx.read(*supply)
+    waiting, vacant, exclusions = known_rows[:3] or await tx.read(*supply)
     selection = select(
         known,
         pools=pools,
@@ -96,7 +99,10 @@ async def read(
             not_idle=not_idle,
             resume_after=resume_after,
         )
-    tenants, times = await _queues(tx, selection.wanted, pools, per_kind)
+    queue_rows = known_rows[3:]
+    if not _contains(expected, selection.wanted) or not queue_rows:
+        queue_rows = await tx.read(*_queue_statements(selection.wanted, pools, per_kind))
+    tenants, times = _queues(queue_rows, selection.wanted)
     found = [len(each.jobs) for tenant in tenants for each in tenant.repositories]
     snapshot = Snapshot(
         pools=pools,
@@ -134,25 +140,43 @@ class _VirtualTimes(msgspec.Struct, frozen=True, kw_only=True):
     floors: dict[str, Times]
 
 
-async def _queues(
-    tx: Tx, wanted: tuple[Kind, ...], pools: tuple[PoolView, ...], per_kind: int
-) -> tuple[tuple[TenantQueue, ...], _VirtualTimes]:
-    """The jobs of the wanted kinds by tenant and repository, with virtual times and budgets, in one round trip."""
+def _queue_statements(
+    wanted: tuple[Kind, ...], pools: tuple[PoolView, ...], per_kind: int
+) -> tuple[Statement, ...]:
+    """The statements that read the jobs of these kinds, with virtual times and budgets; none without kinds."""
+    if not wanted:
+        return ()
     tenants = sorted({kind.tenant for kind in wanted})
     repositories = ["", *sorted({kind.repository for kind in wanted})]
     platforms = sorted({pool.platform for pool in pools})
-    wanted_kinds = {
+    wanted_kinds: dict[str, object] = {
         "tenants": [kind.tenant for kind in wanted],
         "repositories": [kind.repository for kind in wanted],
         "kinds": [SEPARATOR.join(kind.labels) for kind in wanted],
         "per_kind": per_kind,
     }
-    current, floors, jobs, budgets = await tx.read(
+    return (
         (SQL.match_times, {"tenants": tenants, "repositories": repositories}),
         (SQL.match_floors, {"tenants": tenants, "platforms": platforms}),
         (SQL.match_jobs, wanted_kinds),
         (SQL.match_headroom, {"tenants": tenants}),
     )
+
+
+def _key(kind: Kind) -> tuple[str, str, tuple[str, ...]]:
+    return kind.tenant, kind.repository, kind.labels
+
+
+def _contains(expected: tuple[Kind, ...], wanted: tuple[Kind, ...]) -> bool:
+    return {_key(kind) for kind in wanted} <= {_key(kind) for kind in expected}
+
+
+def _queues(
+    rows: list[list[Row]], wanted: tuple[Kind, ...]
+) -> tuple[tuple[TenantQueue, ...], _VirtualTimes]:
+    """The jobs of the wanted kinds by tenant and repository, with virtual times and budgets."""
+    current, floors, jobs, budgets = rows
+    keys = {_key(kind) for kind in wanted}
     times = _VirtualTimes(current={}, floors={})
     for row in current:
         own = times.current.setdefault((row["tenant"], row["repository"]), {})
@@ -161,6 +185,8 @@ async def _queues(
         times.floors.setdefault(row["tenant"], {})[row["platform"]] = row["floor"]
     by_tenant: dict[str, dict[str, list[Row]]] = {}
     for row in jobs:
+        if (row["tenant"], row["repository"], tuple(row["labels"])) not in keys:
+            continue  # of a kind that was expected and is held
         by_tenant.setdefault(row["tenant"], {}).setdefault(row["repository"], []).append(row)
     trials = {(kind.tenant, kind.repository): kind.trial for kind in wanted}
     queues = tuple(_tenant(name, own, budgets, trials, times) for name, own in by_tenant.items())

@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from itertools import islice
 
 from runyard.dispatch.machine.values import Slot
+from runyard.dispatch.matching.values import Kind
+
+_EXPECTED_LIMIT = 30
 
 
 class Waiters:
@@ -27,6 +30,7 @@ class Waiters:
         self._armed: dict[str, Slot] = {}  # as committed here a moment ago; its poll needs no read
         self.wakeup = asyncio.Event()  # set when matching may have become possible
         self.jobs_waiting = True  # jobs may wait for a runner: an idle one wakes the matcher
+        self._expected: dict[Kind, None] = {}  # of jobs that arrived here since the last matching
         self.stopping = False  # this replica ends: no Pod is to wait here for a job any more
 
     @contextmanager
@@ -64,11 +68,19 @@ class Waiters:
             if not self._idle[pool]:
                 del self._idle[pool]
 
-    def notify_matchers(self) -> None:
-        """Wake the matchers of this and of other replicas: there is something new to match."""
+    def notify_matchers(self, kind: Kind | None = None) -> None:
+        """Wake the matchers of this and of other replicas: there is something new to match, perhaps of this kind."""
+        if kind is not None and len(self._expected) < _EXPECTED_LIMIT:
+            self._expected[kind] = None
         self.wakeup.set()
         if self._notify is not None:
             self._notify()
+
+    def take_expected(self) -> tuple[Kind, ...]:
+        """Return the kinds of jobs that arrived here since the last call; some of them may be missing."""
+        expected = tuple(self._expected)
+        self._expected.clear()
+        return expected
 
     def wake(self, pod_uid: str, *, armed: Slot | None = None) -> None:
         """Wake the polls of this Pod: its slot has changed. `armed` is the slot if this replica has just armed it."""

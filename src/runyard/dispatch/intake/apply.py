@@ -11,6 +11,7 @@ import msgspec
 from runyard.db.contract import Statement, Tx
 from runyard.dispatch.machine.events import JobFact, JobQueued, JobWaiting
 from runyard.dispatch.machine.values import Decision
+from runyard.dispatch.matching.values import Kind
 from runyard.dispatch.recovery.reading import to_fact
 from runyard.dispatch.settings import Settings
 from runyard.dispatch.store import SQL, Applied, JobInfo, Store
@@ -77,7 +78,7 @@ class Intake:
         outcome = await self._store.transact(
             lambda tx: self._apply(tx, guid, event), name="webhook"
         )
-        self._notify_matchers(outcome)
+        self._notify_matchers(event, outcome)
         return IntakeResult(self._count(event.action, outcome))
 
     async def apply_listed(self, repo: Scope, job: JobView) -> IntakeResult:
@@ -95,12 +96,18 @@ class Intake:
         outcome = await self._store.transact(
             lambda tx: self._apply_listed(tx, event), name="job found"
         )
-        self._notify_matchers(outcome)
+        self._notify_matchers(event, outcome)
         return IntakeResult(outcome)
 
-    def _notify_matchers(self, outcome: DeliveryOutcome) -> None:
-        if outcome is DeliveryOutcome.APPLIED:
-            self._waiters.notify_matchers()
+    def _notify_matchers(self, event: JobEvent, outcome: DeliveryOutcome) -> None:
+        if outcome is not DeliveryOutcome.APPLIED:
+            return
+        kind = Kind(
+            tenant=_tenant(event),
+            repository=event.repository.full_name,
+            labels=event.workflow_job.labels,
+        )
+        self._waiters.notify_matchers(kind if event.action == "queued" else None)
 
     def _with_installation(self, event: JobEvent) -> JobEvent:
         """Add the token's installation to an event of a repository's own webhook, which has none."""
