@@ -289,6 +289,38 @@ class Store:
         written = await self._writer.write(tx, ((view, decision),), info, beside=more, last=last)
         return Applied(decision=written.decisions[0], beside=written.beside)
 
+    async def insert_job(
+        self,
+        event: JobFact,
+        info: JobInfo,
+        *,
+        first: Sequence[Statement],
+        beside: Callable[[Decision], Statement],
+        name: str,
+    ) -> Applied | None:
+        """Apply the first event about a job in one round trip; None if it may have been applied before.
+
+        The job needs no lock: inserting it fails if it exists, and a slot is never intended for a job that does not
+        exist. `first` must lock the tenant, whose repositories have the priority that the job gets.
+        """
+        view = View()
+        decision = transition(view, event, self._ctx)
+
+        async def work(tx: Tx) -> Applied:
+            written = await self._writer.write(
+                tx, ((view, decision),), info, first=first, beside=(beside(decision),), last=True
+            )
+            return Applied(decision=written.decisions[0], beside=written.beside)
+
+        try:
+            return await self._transact(work, name=name)
+        except CommitUnknown:
+            return None  # perhaps the connection had died before; the event can be applied again
+        except Constraint as conflict:
+            if conflict.name.startswith("jobs_"):
+                return None
+            raise
+
     async def _close_predecessor(self, tx: Tx, event: Polled) -> None:
         """Close the slot of an earlier Pod with the same name: a new uid proves that it is gone.
 

@@ -75,10 +75,15 @@ class Intake:
             )
         if event.action not in ACTIONS:
             return IntakeResult(await self._record_ignored(guid, "other", DeliveryOutcome.IGNORED))
-        outcome = await self._store.transact(
-            lambda tx: self._apply(tx, guid, event), name="webhook"
-        )
-        self._notify_matchers(event, outcome)
+        outcome = await self._apply_first(guid, event) if event.action == "queued" else None
+        again = outcome is None
+        if outcome is None:
+            outcome = await self._store.transact(
+                lambda tx: self._apply(tx, guid, event), name="webhook"
+            )
+        # A duplicate at the second attempt may have been committed by the first one.
+        if outcome is DeliveryOutcome.APPLIED or (again and outcome is DeliveryOutcome.DUPLICATE):
+            self._notify_matchers(event)
         return IntakeResult(self._count(event.action, outcome))
 
     async def apply_listed(self, repo: Scope, job: JobView) -> IntakeResult:
@@ -96,12 +101,11 @@ class Intake:
         outcome = await self._store.transact(
             lambda tx: self._apply_listed(tx, event), name="job found"
         )
-        self._notify_matchers(event, outcome)
+        if outcome is DeliveryOutcome.APPLIED:
+            self._notify_matchers(event)
         return IntakeResult(outcome)
 
-    def _notify_matchers(self, event: JobEvent, outcome: DeliveryOutcome) -> None:
-        if outcome is not DeliveryOutcome.APPLIED:
-            return
+    def _notify_matchers(self, event: JobEvent) -> None:
         kind = Kind(
             tenant=_tenant(event),
             repository=event.repository.full_name,
@@ -129,21 +133,20 @@ class Intake:
         await self._store.transact(record, name="webhook ignored")
         return self._count(action, outcome)
 
+    async def _apply_first(self, guid: str, event: JobEvent) -> DeliveryOutcome | None:
+        """Apply an event of a job that is probably new; None if the job may be known."""
+        applied = await self._store.insert_job(
+            _fact(event, _tenant(event)),
+            _info(event),
+            first=(self._tenant_of(event),),
+            beside=_delivery(guid, event),
+            name="webhook",
+        )
+        return None if applied is None else _delivered(applied)
+
     async def _apply(self, tx: Tx, guid: str, event: JobEvent) -> DeliveryOutcome:
-        # With a token for one repository, runners are registered at that repository, also if an organisation owns it.
-        organised = event.organization is not None and self._only is None
-        tenant = self._tenant_insert(event, kind="Organization" if organised else "User")
-
-        def delivery(decision: Decision) -> Statement:
-            row: dict[str, object] = {
-                "guid": guid,
-                "action": event.action,
-                "outcome": _outcome(decision).value,
-            }
-            return SQL.delivery_insert, row
-
-        applied = await self._apply_fact(tx, event, first=(tenant,), beside=delivery)
-        return _outcome(applied.decision) if applied.beside[0] else DeliveryOutcome.DUPLICATE
+        tenant, delivery = self._tenant_of(event), _delivery(guid, event)
+        return _delivered(await self._apply_fact(tx, event, first=(tenant,), beside=delivery))
 
     async def _apply_listed(self, tx: Tx, event: JobEvent) -> DeliveryOutcome:
         """Apply a listed job. A list lacks the kind of account, so a known tenant is not changed."""
@@ -158,21 +161,22 @@ class Intake:
         first: tuple[Statement, ...],
         beside: Callable[[Decision], Statement] | None = None,
     ) -> Applied:
-        job, tenant = event.workflow_job, _tenant(event)
-        info = JobInfo(
-            repository=event.repository.full_name,
-            labels=job.labels,
-            run_id=job.run_id if 0 < job.run_id < _ID_LIMIT else 0,
-            run_attempt=job.run_attempt if 0 < job.run_attempt < _ATTEMPTS_LIMIT else 1,
-            name=shown_text(job.name),
-            workflow=shown_text(job.workflow_name),
-            branch=shown_text(job.head_branch),
-            head_sha=shown_text(job.head_sha),
-        )
-        fact = _fact(event, tenant)
+        tenant = _tenant(event)
         return await self._store.apply_job_event(
-            tx, fact, tenant, info, first=first, beside=beside, last=True
+            tx,
+            _fact(event, tenant),
+            tenant,
+            _info(event),
+            first=first,
+            beside=beside,
+            last=True,
         )
+
+    def _tenant_of(self, event: JobEvent) -> Statement:
+        """The statement that inserts the event's tenant."""
+        # With a token for one repository, runners are registered at that repository, also if an organisation owns it.
+        organised = event.organization is not None and self._only is None
+        return self._tenant_insert(event, kind="Organization" if organised else "User")
 
     def _tenant_insert(self, event: JobEvent, *, kind: str) -> Statement:
         installation = 0 if event.installation is None else event.installation.id
@@ -219,6 +223,39 @@ def _outcome(decision: Decision) -> DeliveryOutcome:
 
 def _tenant(event: JobEvent) -> str:
     return event.repository.full_name.partition("/")[0]
+
+
+def _delivery(guid: str, event: JobEvent) -> Callable[[Decision], Statement]:
+    """Make the statement that records a delivery with its outcome."""
+
+    def statement(decision: Decision) -> Statement:
+        row: dict[str, object] = {
+            "guid": guid,
+            "action": event.action,
+            "outcome": _outcome(decision).value,
+        }
+        return SQL.delivery_insert, row
+
+    return statement
+
+
+def _delivered(applied: Applied) -> DeliveryOutcome:
+    """The outcome; a delivery that was recorded before returns no row."""
+    return _outcome(applied.decision) if applied.beside[0] else DeliveryOutcome.DUPLICATE
+
+
+def _info(event: JobEvent) -> JobInfo:
+    job = event.workflow_job
+    return JobInfo(
+        repository=event.repository.full_name,
+        labels=job.labels,
+        run_id=job.run_id if 0 < job.run_id < _ID_LIMIT else 0,
+        run_attempt=job.run_attempt if 0 < job.run_attempt < _ATTEMPTS_LIMIT else 1,
+        name=shown_text(job.name),
+        workflow=shown_text(job.workflow_name),
+        branch=shown_text(job.head_branch),
+        head_sha=shown_text(job.head_sha),
+    )
 
 
 def _fact(event: JobEvent, tenant: str) -> JobFact:
