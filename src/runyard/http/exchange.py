@@ -16,6 +16,7 @@ import contextlib
 import os
 import socket
 import ssl
+from enum import StrEnum
 
 import msgspec
 
@@ -26,10 +27,25 @@ from runyard.http.sockets import enable_keepalive
 from runyard.http.tunnels import LIMIT, Ends, join
 
 MAX_ERROR_BODY = 64 << 10  # bytes of an error response that are read
-NO_HOST = "no such host"  # the message of `NotSent` for an unknown name
-NO_PORT = "invalid port"
 _SHUTDOWN = 1.0
 _LONGEST = 253  # characters of a name
+
+
+class Fault(StrEnum):
+    """What prevented a connection."""
+
+    PORT = "port"  # it is not a valid one
+    HOST = "host"  # its name is invalid or unknown
+    TLS = "tls"  # the handshake failed, or the certificate is of another peer
+    CONNECT = "connect"  # no connection in time, or an error of the network
+
+
+class NotConnected(NotSent):
+    """There is no connection to the peer; `fault` is the cause as a code, and the message is for people."""
+
+    def __init__(self, fault: Fault, message: str) -> None:
+        super().__init__(message)
+        self.fault = fault
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,9 +67,9 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
 async def exchange(request: Request, peer: Peer) -> Response | Stream:
     """Send a request and return the response as it arrives. Error messages have the cause and not the address."""
     if not 0 < peer.port < 1 << 16:
-        raise NotSent(NO_PORT)
+        raise NotConnected(Fault.PORT, "invalid port")
     if not _is_name(peer.host):
-        raise NotSent(NO_HOST)
+        raise _no_host()
     head = _head(request, peer)
     ends = await _connected(peer)
     try:
@@ -87,18 +103,23 @@ async def _connected(peer: Peer) -> Ends:
                 ssl_shutdown_timeout=_SHUTDOWN if peer.tls is not None else None,
             )
     except TimeoutError:
-        raise NotSent("i/o timeout") from None
+        raise NotConnected(Fault.CONNECT, "i/o timeout") from None
     except socket.gaierror as error:
-        raise NotSent(NO_HOST) from error
+        raise _no_host() from error
     except OSError as error:  # also an invalid certificate, which is a ValueError as well
-        raise NotSent(_why(error, "connect")) from error
+        fault = Fault.TLS if isinstance(error, ssl.SSLError) else Fault.CONNECT
+        raise NotConnected(fault, _why(error, "connect")) from error
     except ValueError as error:  # a name that cannot be encoded for DNS
-        raise NotSent(NO_HOST) from error
+        raise _no_host() from error
     enable_keepalive(writer.get_extra_info("socket"))
     if peer.name and (shown := _common_name(writer)) != peer.name:
         writer.transport.abort()
-        raise NotSent(f"tls: the certificate is of {shown!r}, not of {peer.name!r}")
+        raise NotConnected(Fault.TLS, f"tls: the certificate is of {shown!r}, not of {peer.name!r}")
     return reader, writer
+
+
+def _no_host() -> NotConnected:
+    return NotConnected(Fault.HOST, "no such host")
 
 
 def _common_name(writer: asyncio.StreamWriter) -> str:

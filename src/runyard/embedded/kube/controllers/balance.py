@@ -37,8 +37,8 @@ class Balance:
         for name, verdict in verdicts.items():
             if verdict is not None:
                 found[name] = verdict
-            elif why := spread.refusal(hard, self._nodes[name].labels):
-                found[name] = fit.Verdict((why,), unresolvable=why.endswith("label)"))
+            elif refused := spread.refusal(hard, self._nodes[name].labels):
+                found[name] = fit.Verdict((refused.message,), unresolvable=refused.unresolvable)
         return found
 
     def _counts(

@@ -41,6 +41,20 @@ class Constraint(msgspec.Struct, frozen=True):
         return self.selects and all(item.holds(labels.get(item.key)) for item in self.selector)
 
 
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a Node would violate a constraint, in the words of the stock scheduler."""
+
+    message: str
+    unresolvable: bool  # preemption would not help
+
+
+_NO_LABEL = Refusal(
+    "node(s) didn't match pod topology spread constraints (missing required label)",
+    unresolvable=True,
+)
+_SKEWED = Refusal("node(s) didn't match pod topology spread constraints", unresolvable=False)
+
+
 def constraint(given: shapes.Spread, labels: Labels) -> Constraint:
     """The constraint of a Pod with those labels."""
     selector = given.label_selector
@@ -85,15 +99,17 @@ def spread_over(
     return counts
 
 
-def refusal(constraints: Iterable[tuple[Constraint, dict[str, int]]], labels: Labels) -> str:
-    """Why a Node with those labels would violate the constraint; empty if it would not."""
+def refusal(
+    constraints: Iterable[tuple[Constraint, dict[str, int]]], labels: Labels
+) -> Refusal | None:
+    """Why a Node with those labels would violate the constraints; None if it would not."""
     for one, counts in constraints:
         if one.key not in labels:
-            return "node(s) didn't match pod topology spread constraints (missing required label)"
+            return _NO_LABEL
         least = min(counts.values(), default=0) if len(counts) >= one.domains else 0
         if counts.get(labels[one.key], 0) + one.counts_itself - least > one.skew:
-            return "node(s) didn't match pod topology spread constraints"
-    return ""
+            return _SKEWED
+    return None
 
 
 def domain_count(constraints: Iterable[tuple[Constraint, dict[str, int]]], labels: Labels) -> int:

@@ -86,7 +86,7 @@ class HttpNodes:
         try:
             answer = await exchange(request, peer)
         except NotSent as error:
-            return dial_failed(call, url, peer.address, str(error))
+            return dial_failed(call, url, peer.address, error)
         except OutcomeUnknown as error:
             return unanswered(call, url, str(error))
         if isinstance(answer, Response):

@@ -2,7 +2,8 @@
 
 from runyard.embedded.kube.nodeproxy.calls import NodeCall
 from runyard.embedded.kube.status import StatusError
-from runyard.http.exchange import NO_HOST, NO_PORT
+from runyard.http.errors import NotSent
+from runyard.http.exchange import Fault, NotConnected
 from runyard.http.messages import Response
 
 _KIND = "pods/log"
@@ -32,15 +33,16 @@ def too_many(what: str) -> Response:
     return Response(status=429, headers=(*refusal.headers, ("retry-after", "1")), body=refusal.body)
 
 
-def dial_failed(call: NodeCall, url: str, address: str, why: str) -> Response:
+def dial_failed(call: NodeCall, url: str, address: str, error: NotSent) -> Response:
     """The node cannot be reached."""
-    given = f"dial tcp {address}: {why}"
-    if why.startswith("tls:"):
-        given = why
-    elif why == NO_HOST:
-        given = f"dial tcp: lookup {call.host}: {why}"
-    elif why == NO_PORT:
-        given = f"dial tcp: address {call.port}: {why}"
+    given = f"dial tcp {address}: {error}"
+    if isinstance(error, NotConnected):
+        if error.fault is Fault.TLS:
+            given = str(error)
+        elif error.fault is Fault.HOST:
+            given = f"dial tcp: lookup {call.host}: {error}"
+        elif error.fault is Fault.PORT:
+            given = f"dial tcp: address {call.port}: {error}"
     message = f'Get "{url}": {given}' if call.what == "log" else f"error dialing backend: {given}"
     return StatusError(500, "", message).response()
 

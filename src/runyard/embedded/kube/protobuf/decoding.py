@@ -123,7 +123,7 @@ def _number(raw: Raw) -> int:
 
 
 def _time(raw: Raw) -> str | None:
-    given = _read(_data(raw), {1: ("seconds", "optional number"), 2: ("nanos", "optional number")})
+    given = _read(_data(raw), {1: ("seconds", "optional-number"), 2: ("nanos", "optional-number")})
     if not given:
         return None
     try:
@@ -154,13 +154,13 @@ _SCALARS: dict[str, Callable[[Raw], Any]] = {
     "text": lambda raw: _text(raw) or None,
     "bytes": lambda raw: _encoded(raw) or None,
     "number": lambda raw: _number(raw) or None,
-    "optional number": _number,
+    "optional-number": _number,
     "flag": lambda raw: bool(_number(raw)) or None,
-    "optional flag": lambda raw: bool(_number(raw)),
+    "optional-flag": lambda raw: bool(_number(raw)),
     "time": _time,
 }
 _ENTRIES: dict[str, Callable[[bytes], Any]] = {
     "map": _text,
-    "map of bytes": _encoded,
-    "map of texts": lambda data: _read(data, {1: ("items", "texts")}).get("items", []),
+    "map-of-bytes": _encoded,
+    "map-of-texts": lambda data: _read(data, {1: ("items", "texts")}).get("items", []),
 }

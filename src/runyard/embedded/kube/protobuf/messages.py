@@ -18,8 +18,8 @@ _OWNER: Message = {
     3: ("name", "text"),
     4: ("uid", "text"),
     5: ("apiVersion", "text"),
-    6: ("controller", "optional flag"),
-    7: ("blockOwnerDeletion", "optional flag"),
+    6: ("controller", "optional-flag"),
+    7: ("blockOwnerDeletion", "optional-flag"),
 }
 _META: Message = {
     1: ("name", "text"),
@@ -30,7 +30,7 @@ _META: Message = {
     7: ("generation", "number"),
     8: ("creationTimestamp", "time"),
     9: ("deletionTimestamp", "time"),
-    10: ("deletionGracePeriodSeconds", "optional number"),
+    10: ("deletionGracePeriodSeconds", "optional-number"),
     11: ("labels", "map"),
     12: ("annotations", "map"),
     13: ("ownerReferences", [_OWNER]),
@@ -61,7 +61,7 @@ _ACCESS: Message = {
     **_SELF_ACCESS,
     3: ("user", "text"),
     4: ("groups", "texts"),
-    5: ("extra", "map of texts"),
+    5: ("extra", "map-of-texts"),
     6: ("uid", "text"),
 }
 _BOUND: Message = {
@@ -73,7 +73,7 @@ _BOUND: Message = {
 _TOKEN_REQUEST: Message = {
     1: ("audiences", "texts"),
     3: ("boundObjectRef", _BOUND),
-    4: ("expirationSeconds", "optional number"),
+    4: ("expirationSeconds", "optional-number"),
 }
 _TOKEN_REVIEW: Message = {1: ("token", "text"), 2: ("audiences", "texts")}
 
@@ -104,9 +104,9 @@ _CERTIFICATE_SPEC: Message = {
     3: ("uid", "text"),
     4: ("groups", "texts"),
     5: ("usages", "texts"),
-    6: ("extra", "map of texts"),
+    6: ("extra", "map-of-texts"),
     7: ("signerName", "text"),
-    8: ("expirationSeconds", "optional number"),
+    8: ("expirationSeconds", "optional-number"),
 }
 _CERTIFICATE_CONDITION: Message = {
     1: ("type", "text"),
@@ -135,9 +135,9 @@ _REFERENCE: Message = {
 _NAMED: Message = {1: ("name", "text")}
 _PRECONDITIONS: Message = {1: ("uid", "text"), 2: ("resourceVersion", "text")}
 _DELETE_OPTIONS: Message = {
-    1: ("gracePeriodSeconds", "optional number"),
+    1: ("gracePeriodSeconds", "optional-number"),
     2: ("preconditions", _PRECONDITIONS),
-    3: ("orphanDependents", "optional flag"),
+    3: ("orphanDependents", "optional-flag"),
     4: ("propagationPolicy", "text"),
     5: ("dryRun", "texts"),
 }
@@ -162,16 +162,16 @@ MESSAGES: dict[str, Message] = {
     "ServiceAccount": _with_meta(
         secrets=(2, [_REFERENCE]),
         imagePullSecrets=(3, [_NAMED]),
-        automountServiceAccountToken=(4, "optional flag"),
+        automountServiceAccountToken=(4, "optional-flag"),
     ),
     "ConfigMap": _with_meta(
-        data=(2, "map"), binaryData=(3, "map of bytes"), immutable=(4, "optional flag")
+        data=(2, "map"), binaryData=(3, "map-of-bytes"), immutable=(4, "optional-flag")
     ),
     "Secret": _with_meta(
-        data=(2, "map of bytes"),
+        data=(2, "map-of-bytes"),
         type=(3, "text"),
         stringData=(4, "map"),
-        immutable=(5, "optional flag"),
+        immutable=(5, "optional-flag"),
     ),
     "Eviction": _with_meta(deleteOptions=(2, _DELETE_OPTIONS)),
     "DeleteOptions": _DELETE_OPTIONS,
