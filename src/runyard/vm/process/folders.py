@@ -147,5 +147,6 @@ async def _do(argv: list[str], *, timeout: float) -> None:
         raise DriverFailed(str(error)) from error
     if done.code != 0:
         message = done.stderr.decode(errors="replace").strip()[-500:]
+        # cp and rm exit with 1 whatever happened: only the C library's text, in the locale C, has the error number.
         full = any(os.strerror(number) in message for number in _FULL)
         raise NoSpace(message) if full else DriverFailed(message)
