@@ -45,12 +45,9 @@ def shared() -> str:
 
 
 def labels() -> str:
-    """Every label, and its values where they are a closed set."""
-    known: dict[str, Label] = {}
-    for metric in catalogue.ALL:
-        for label in metric.declared:
-            known.setdefault(f"{label.name} {label.values}", label)
-    rows = ((f"`{each.name}`", each.meaning, _values(each)) for each in known.values())
+    """Every label with each of its meanings, and its values where they are a closed set."""
+    known = {label for metric in catalogue.ALL for label in metric.declared}
+    rows = ((f"`{each.name}`", each.meaning, _values(each)) for each in known)
     return _table(("label", "meaning", "values"), sorted(rows))
 
 

@@ -31,6 +31,12 @@ def test_every_metric_loop_and_condition_is_on_the_page() -> None:
     assert [name for name in (*names, *slugs) if f"| `{name}` |" not in text] == []
 
 
+def test_every_meaning_of_a_label_is_on_the_page() -> None:
+    text = page()
+    rows = {f"| `{each.name}` | {each.meaning} |" for one in catalogue.ALL for each in one.declared}
+    assert [row for row in sorted(rows) if row not in text] == []
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
