@@ -3,7 +3,7 @@ WITH gone AS (
     DELETE FROM test_runs
     WHERE run_id = %(run_id)s::uuid AND shard = %(shard)s AND state = 'awaiting_upload'
     RETURNING storage_key
-), buried AS (
+), pending AS (
     INSERT INTO blob_graves (storage_key, kind, next_try)
     SELECT storage_key, 'upload', runyard_now() + make_interval(secs => %(grace)s) FROM gone
     ON CONFLICT (storage_key) DO NOTHING

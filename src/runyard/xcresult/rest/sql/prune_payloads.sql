@@ -16,7 +16,7 @@ WITH seen AS (
     DELETE FROM test_payloads AS payload USING unused
     WHERE payload.payload_id = unused.payload_id
     RETURNING payload.storage_key
-), buried AS (
+), pending AS (
     INSERT INTO blob_graves (storage_key, kind)
     SELECT storage_key, 'payload' FROM gone ORDER BY storage_key
     ON CONFLICT (storage_key) DO NOTHING

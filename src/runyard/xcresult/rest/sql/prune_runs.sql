@@ -14,7 +14,7 @@ WITH old AS (
     DELETE FROM test_runs AS run USING old
     WHERE run.run_id = old.run_id AND run.shard = old.shard
     RETURNING run.storage_key, run.upload_gone
-), buried AS (
+), pending AS (
     INSERT INTO blob_graves (storage_key, kind)
     SELECT storage_key, 'upload' FROM gone WHERE NOT upload_gone ORDER BY storage_key
     ON CONFLICT (storage_key) DO NOTHING

@@ -8,7 +8,7 @@ WITH old AS (
     UPDATE test_runs AS run SET upload_gone = true FROM old
     WHERE run.run_id = old.run_id AND run.shard = old.shard
     RETURNING run.storage_key
-), buried AS (
+), pending AS (
     INSERT INTO blob_graves (storage_key, kind)
     SELECT storage_key, 'upload' FROM gone ORDER BY storage_key
     ON CONFLICT (storage_key) DO NOTHING
