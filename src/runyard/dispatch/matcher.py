@@ -84,7 +84,7 @@ class Matcher:
             expect = await self._woken()
 
     async def _woken(self) -> bool:
-        """Wait for something to match; False if the time for a look without a reason has come."""
+        """Wait until something may match; False if the interval passed without a wakeup."""
         try:
             async with self._clock.timeout(self._settings.match_every):
                 await self._waiters.wakeup.wait()
