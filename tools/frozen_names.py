@@ -14,6 +14,7 @@ import runyard.node.plans.reasons as node
 import runyard.pools.plans.reasons as pools
 import runyard.web.explain.reasons as explain
 import runyard.wire.reasons_dispatch as dispatch
+import runyard.wire.reasons_results as results
 from runyard.dispatch.machine.table import Question
 from runyard.dispatch.machine.values import Fence, JobState, SlotState
 from runyard.dispatch.matching.values import Hold
@@ -73,6 +74,7 @@ ENUMS: dict[str, type[StrEnum]] = {
     "reason/sim-violation": Violated,
     "reason/slot-question": Question,
     "reason/transition": dispatch.Why,
+    "reason/unprocessed": results.Unprocessed,
 }
 # Labels whose values are listed as a kind of their own.
 _LISTED_ONCE = frozenset({"loop", "condition", "component"})

@@ -14,9 +14,11 @@ from runyard.telemetry import catalogue
 from runyard.telemetry.conditions import ALL as CONDITIONS
 from runyard.telemetry.metric import Label, Metric
 from runyard.telemetry.names import Component, Loop
+from runyard.wire.reasons_results import Unprocessed
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
 _SECTION = re.compile(r"(<!-- generated: ([a-z-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_SPEC = re.compile(r":[^:{}]+(?=})")  # how a field of a template is formatted
 _MANY = 12  # values; longer lists have a table of their own
 
 
@@ -63,12 +65,19 @@ def conditions() -> str:
     return _table(("condition", "severity", "meaning"), rows)
 
 
+def attempts() -> str:
+    """Every reason of the label `code`."""
+    rows = ((f"`{each.value}`", f"`{_SPEC.sub('', each.template)}`") for each in Unprocessed)
+    return _table(("code", "text"), rows)
+
+
 SECTIONS: dict[str, Callable[[], str]] = {
     **{each.value: functools.partial(metrics_of, each) for each in Component},
     "shared": shared,
     "labels": labels,
     "loops": loops,
     "conditions": conditions,
+    "attempts": attempts,
 }
 
 

@@ -66,7 +66,7 @@ async def test_it_processes_shows_its_numbers_and_ends_in_order(
             'tuist_repo_pool_ready_conn_count{repo="postgres"}',
             'tuist_repo_pool_size{repo="postgres"}',
             'tuist_repo_pool_checkout_queue_starved_samples{repo="postgres"} 0.0',
-            'runyard_processor_attempts_total{code="",outcome="processed"} 2.0',
+            'runyard_processor_attempts_total{code="none",outcome="processed"} 2.0',
             "runyard_processor_scratch_free_bytes",
             'runyard_condition{condition="no-consumer"} 0.0',
         ):

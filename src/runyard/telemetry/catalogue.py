@@ -16,6 +16,7 @@ from runyard.telemetry.conditions import ALL as CONDITIONS
 from runyard.telemetry.metric import Declared, Label, Metric
 from runyard.telemetry.names import Component, Loop
 from runyard.wire.reasons_dispatch import DeliveryOutcome
+from runyard.wire.reasons_results import Unprocessed
 
 SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 WAIT_MILLISECONDS = (
@@ -73,7 +74,11 @@ CONTROLLER = Label(
 RESOURCE = Label("resource", "plural name of the Kubernetes resource, such as `pods`")
 QUEUE = Label("queue", "name of the queue", ("process_xcresult",))
 REPO = Label("repo", "name of the database", ("postgres",))
-CODE = Label("code", "error code of the run; empty if there was no error")
+NO_ERROR = "none"
+CODE = Label("code", "reason of the last attempt", tuple(Unprocessed))
+CODE_OR_NONE = Label(
+    "code", f"reason of the attempt; `{NO_ERROR}` if there was no error", (NO_ERROR, *Unprocessed)
+)
 COMPONENT = Label("component", "component that applied it", tuple(Component))
 
 
@@ -377,7 +382,7 @@ RUNYARD_PROCESSOR_ATTEMPTS_TOTAL = counter(
     "runyard_processor_attempts_total",
     "Attempts that ended, by outcome and error code.",
     _outcome("processed", "retry", "released", "lost", "failed", "fenced"),
-    CODE,
+    CODE_OR_NONE,
     of=_PROCESSOR,
 )
 RUNYARD_PROCESSOR_DISCARDS_TOTAL = counter(

@@ -137,8 +137,8 @@ class ShardOfRun(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     status: Status
     attempt: int
-    reason_code: str
-    reason: str
+    reason_code: str  # a slug; empty: no reason
+    reason: str  # the same for people
     duration_ms: int
     cases: int
     failed: int

@@ -1,8 +1,8 @@
 """Errors about a result bundle as a whole.
 
-Each error has a `code` that the run's row stores, the API returns and a script may rely on. All are permanent: the
-same bytes fail again. A problem in one part of a readable bundle is not an error but a `Warning` of the model. A full
-disk or a lost connection stays an OSError and may be retried.
+Each error has a `code` that the command line shows and a script may rely on; a processor stores the slug of the same
+name (`runyard.wire.reasons_results`). All are permanent: the same bytes fail again. A problem in one part of a readable
+bundle is not an error but a `Warning` of the model. A full disk or a lost connection is an OSError and may be retried.
 """
 
 from typing import ClassVar

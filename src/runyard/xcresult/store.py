@@ -114,8 +114,9 @@ async def hold(tx: Tx, held: Claim) -> bool:
 async def back(tx: Tx, held: Claim | Seen, decision: Decision) -> tuple[dt.datetime, int] | None:
     """Queue the run again; returns when it is due and its job. None: another claim owns the row."""
     fence = _fence(held)
-    cause = {"code": decision.code, "reason": decision.reason}
-    row = await tx.one(SQL.run_back, **fence, **cause, delay=decision.delay, spent=decision.spent)
+    row = await tx.one(
+        SQL.run_back, **fence, **_cause(decision), delay=decision.delay, spent=decision.spent
+    )
     if row is None:
         return None
     await _ended(tx, fence, decision)
@@ -125,8 +126,7 @@ async def back(tx: Tx, held: Claim | Seen, decision: Decision) -> tuple[dt.datet
 async def give_up(tx: Tx, held: Claim | Seen, decision: Decision) -> int | None:
     """Mark the run as failed for good; returns its job. None: another claim owns the row."""
     fence = _fence(held)
-    cause = {"code": decision.code, "reason": decision.reason}
-    row = await tx.one(SQL.run_fail, **fence, **cause, spent=decision.spent)
+    row = await tx.one(SQL.run_fail, **fence, **_cause(decision), spent=decision.spent)
     if row is None:
         return None
     await tx.run(SQL.results_drop, run_id=fence["run_id"], shard=fence["shard"])
@@ -179,10 +179,10 @@ def _fence(held: Claim | Seen) -> dict[str, object]:
 
 async def _ended(tx: Tx, fence: dict[str, object], decision: Decision) -> None:
     attempt_key = {key: fence[key] for key in ("run_id", "shard", "attempt")}
-    await tx.run(
-        SQL.attempt_end,
-        **attempt_key,
-        outcome=decision.verdict,
-        code=decision.code,
-        reason=decision.reason,
-    )
+    await tx.run(SQL.attempt_end, **attempt_key, **_cause(decision), outcome=decision.verdict)
+
+
+def _cause(decision: Decision) -> dict[str, object]:
+    reason = decision.reason
+    detail = {} if reason is None else reason.fields
+    return {"code": decision.code, "detail": msgspec.json.encode(detail).decode()}

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from runyard.wire.reasons_results import LACKS_SPACE, Unprocessed
 from runyard.xcresult.plans.attempts import (
     Decision,
     End,
@@ -15,11 +16,13 @@ from runyard.xcresult.plans.attempts import (
 )
 
 RULES = Retrying()
-ENDS: tuple[End, ...] = ("done", "refused", "failed", "late", "lost", "no_room", "released")
+WHY = Unprocessed.DATABASE.because(message="away")
+FULL = Unprocessed.NO_SPACE_FOR_UPLOAD.because(size=7, free=0)
+ENDS: tuple[End, ...] = ("done", "refused", "failed", "late", "lost", "no_space", "released")
 
 
 def ended(end: End, *, claims: int = 1, spent: int = 0) -> Decision:
-    outcome = Outcome(end=end, code="code", reason="why")
+    outcome = Outcome(end=end, reason=WHY)
     return decide(outcome, claims=claims, spent=spent, settings=RULES)
 
 
@@ -38,7 +41,7 @@ def ended(end: End, *, claims: int = 1, spent: int = 0) -> Decision:
         ("late", 4, "failed", 0, 5),
         ("lost", 0, "lost", 0, 1),
         ("lost", 4, "failed", 0, 5),
-        ("no_room", 4, "released", 30, 4),
+        ("no_space", 4, "released", 30, 4),
         ("released", 4, "released", 0, 4),
     ],
 )
@@ -49,10 +52,10 @@ def test_each_end_has_its_consequence(
     assert (decision.verdict, decision.delay, decision.spent) == (verdict, delay, used)
 
 
-def test_a_run_that_no_machine_has_room_for_is_given_up_in_the_end() -> None:
-    assert not ended("no_room", claims=RULES.claims - 1).final
-    last = ended("no_room", claims=RULES.claims)
-    assert (last.verdict, last.code, last.reason) == ("failed", "code", "why")
+def test_a_run_that_no_machine_has_space_for_is_given_up_in_the_end() -> None:
+    assert not ended("no_space", claims=RULES.claims - 1).final
+    last = ended("no_space", claims=RULES.claims)
+    assert (last.verdict, last.code, last.reason) == ("failed", "database", WHY)
 
 
 @given(some.lists(some.sampled_from(ENDS), min_size=RULES.claims))
@@ -69,7 +72,7 @@ def test_every_run_ends_after_any_sequence_of_outcomes(ends: list[End]) -> None:
 
 
 def test_a_run_that_fits_nowhere_does_not_keep_workers_from_all_others() -> None:
-    full = Decision(verdict="released", code="no_space")
+    full = Decision(verdict="released", reason=FULL)
     pauses = [pause_after(full, claims=claims, settings=RULES) for claims in range(1, RULES.claims)]
     assert pauses[0] > RULES.elsewhere, "another worker may have space for it and gets it first"
     assert sum(pauses) == RULES.rests * pauses[0]
@@ -77,5 +80,12 @@ def test_a_run_that_fits_nowhere_does_not_keep_workers_from_all_others() -> None
 
 @pytest.mark.parametrize("verdict", ["released", "retry", "processed", "failed"])
 def test_a_worker_pauses_only_for_lack_of_space(verdict: Verdict) -> None:
-    assert pause_after(Decision(verdict=verdict, code="timeout"), claims=1, settings=RULES) == 0
-    assert pause_after(Decision(verdict="failed", code="no_space"), claims=1, settings=RULES) == 0
+    assert pause_after(Decision(verdict=verdict, reason=WHY), claims=1, settings=RULES) == 0
+    assert pause_after(Decision(verdict="failed", reason=FULL), claims=1, settings=RULES) == 0
+
+
+@pytest.mark.parametrize("code", LACKS_SPACE)
+def test_each_lack_of_space_makes_a_worker_pause(code: Unprocessed) -> None:
+    detail = {"message": "full"} if "message" in code.types else {"size": 7, "free": 0}
+    full = Decision(verdict="released", reason=code.because(**detail))
+    assert pause_after(full, claims=1, settings=RULES) > 0

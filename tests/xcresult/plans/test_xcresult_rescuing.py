@@ -4,6 +4,7 @@ from typing import Literal
 
 import pytest
 
+from runyard.wire.reasons_results import Unprocessed
 from runyard.xcresult.plans.attempts import Retrying
 from runyard.xcresult.plans.rescuing import Redeliver, Rescue, Seen, plan
 
@@ -45,13 +46,13 @@ def test_a_lapsed_lease_is_an_attempt_lost_that_goes_back_at_once(delivered: boo
     (action,) = plan((seen("processing", lapsed=True, delivered=delivered),), settings=Retrying())
     assert isinstance(action, Rescue)
     assert (action.decision.verdict, action.decision.delay, action.decision.spent) == ("lost", 0, 1)
-    assert "w" in action.decision.reason
+    assert action.decision.reason == Unprocessed.WORKER_LOST.because(owner="w")
 
 
 def test_a_run_that_kills_each_of_its_workers_is_given_up() -> None:
     (action,) = plan((seen("processing", lapsed=True, spent=4),), settings=Retrying())
     assert isinstance(action, Rescue)
-    assert (action.decision.verdict, action.decision.code) == ("failed", "worker_lost")
+    assert (action.decision.verdict, action.decision.code) == ("failed", Unprocessed.WORKER_LOST)
 
 
 def test_a_queued_run_that_nothing_delivers_is_put_back_into_the_queue() -> None:

@@ -245,7 +245,8 @@ class Harness:
         """State and reason of the runs that are not processed."""
         return query(
             self.url,
-            "SELECT state, attempt, spent, reason_code, reason FROM test_runs WHERE state <> 'processed' LIMIT 20",
+            "SELECT state, attempt, spent, reason_code, reason_detail FROM test_runs"
+            " WHERE state <> 'processed' LIMIT 20",
         )
 
     async def wait_for_log(self, event: str, *, within: float = 30.0) -> None:

@@ -21,10 +21,12 @@ from tests.xcresult.processor.processor_harness import (
 from tests.xcresult.processor.tcp_proxy import TcpProxy
 
 from runyard.db.contract import Tx, Unavailable
+from runyard.wire.reasons_results import Unprocessed
 from runyard.xcresult.plans.attempts import Outcome
 from runyard.xcresult.processor.queue import delivery
 
-FAILED = Outcome(end="failed", code="network", reason="it was away")
+FAILED = Outcome(end="failed", reason=Unprocessed.IO_ERROR.because(message="it was away"))
+DAMAGED = Outcome(end="refused", reason=Unprocessed.BUNDLE_INVALID.because(message="no root"))
 
 
 @looped
@@ -76,7 +78,7 @@ async def test_five_attempts_have_growing_delays_and_then_the_run_has_the_reason
             if delay is not None:
                 assert (wait, job) == (delay, delay)
             hasten(database_url)
-    assert row_of(database_url) == ("failed_processing", 5, 5, "", "network")
+    assert row_of(database_url) == ("failed_processing", 5, 5, "", Unprocessed.IO_ERROR)
     assert jobs_of(database_url) == ["failed"]
     assert query(database_url, "SELECT outcome FROM test_attempts ORDER BY attempt") == [
         *[("retry",)] * 4,
@@ -92,10 +94,10 @@ async def test_a_damaged_bundle_is_not_tried_again(database_url: str) -> None:
         claims = run_claims(database)
         claim = await claims.next()
         assert claim is not None
-        await claims.end(claim, decision(claim, Outcome(end="refused", code="bundle_invalid")))
+        await claims.end(claim, decision(claim, DAMAGED))
         hasten(database_url)
         assert await claims.next() is None
-        assert row_of(database_url) == ("failed_processing", 1, 1, "", "bundle_invalid")
+        assert row_of(database_url) == ("failed_processing", 1, 1, "", Unprocessed.BUNDLE_INVALID)
         assert await put(database, 0) == [True], "a failed run can be queued again"
         again = await claims.next()
         assert again is not None and (again.attempt, again.claims, again.spent) == (2, 1, 0)

@@ -22,6 +22,7 @@ from tests.xcresult.processor.processor_harness import (
 from tests.xcresult.writer.plan import Plan
 from tests.xcresult.writer.writing import write_bundle
 
+from runyard.wire.reasons_results import Unprocessed
 from runyard.xcresult.processor.child_process import MODULE
 from runyard.xcresult.reader.frames import compress
 from runyard.xcresult.reader.ids import content_id, encode_refs
@@ -153,7 +154,7 @@ async def test_a_full_disk_is_not_an_error_of_the_bundle(database_url: str, tmp_
         await harness.until(
             "SELECT count(*) FROM test_attempts WHERE outcome = 'released'", lambda n: n == 1
         )
-    assert row_of(database_url) == ("queued", 1, 0, "", "no_space")
+    assert row_of(database_url) == ("queued", 1, 0, "", Unprocessed.NO_SPACE)
     assert harness.left() == []
 
 
@@ -186,7 +187,8 @@ async def test_reading_longer_than_the_limit_is_ended_and_tried_again(
     await harness.upload(zipped(tmp_path, SMALL), 0)
     async with harness.processing(limit=0.01, grace=0.1):
         await harness.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
-    assert row_of(database_url) == ("queued", 1, 1, "", "timeout")
+    assert row_of(database_url) == ("queued", 1, 1, "", Unprocessed.READ_TIMEOUT)
+    assert query(database_url, "SELECT reason_detail FROM test_runs") == [({"limit": 0.01},)]
     assert (harness.left(), children()) == ([], [])
 
 
@@ -198,7 +200,7 @@ async def test_a_download_longer_than_the_limit_is_ended_and_tried_again(
     await harness.upload(zipped(tmp_path, SMALL), 0)
     async with harness.processing(limit=0.01, blobs=Gate(harness)):
         await harness.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
-    assert row_of(database_url) == ("queued", 1, 1, "", "timeout")
+    assert row_of(database_url) == ("queued", 1, 1, "", Unprocessed.DOWNLOAD_TIMEOUT)
     assert harness.left() == []
 
 
@@ -213,7 +215,7 @@ async def test_a_bundle_that_uses_all_memory_ends_only_its_child_process(
     async with harness.processing(memory=320 * MEBIBYTE):
         await harness.until("SELECT spent FROM test_runs ORDER BY run_id LIMIT 1", lambda n: n == 1)
         await harness.over(1)
-    assert row_of(database_url) == ("queued", 1, 1, "", "out_of_memory")
+    assert row_of(database_url) == ("queued", 1, 1, "", Unprocessed.MEMORY_EXCEEDED)
     assert harness.left() == []
 
 
@@ -243,8 +245,10 @@ async def test_a_crashed_child_process_is_reported_with_its_signal_and_retried(
                 await asyncio.sleep(0.01)
         os.kill(found[0], signal.SIGSEGV)
         await harness.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
-    ((code, reason),) = query(database_url, "SELECT reason_code, reason FROM test_runs")
-    assert code == "reader_crashed" and "SIGSEGV" in reason
+    stored = "SELECT reason_code, reason_detail FROM"
+    crashed = (Unprocessed.READER_CRASHED, {"signal": "SIGSEGV"})
+    assert query(database_url, f"{stored} test_runs") == [crashed]
+    assert query(database_url, f"{stored} test_attempts") == [crashed]
     assert harness.left() == []
 
 

@@ -22,9 +22,11 @@ from tests.xcresult.writer.plan import Plan
 
 from runyard.blobs.errors import BlobsUnavailable
 from runyard.telemetry.catalogue import RUNYARD_PROCESSOR_ATTACHMENTS_TOTAL
+from runyard.wire.reasons_results import Unprocessed
 from runyard.xcresult.bundle.reading import read, read_bundle
 from runyard.xcresult.coverage_encoding import unpack
 from runyard.xcresult.errors import XcresultError
+from runyard.xcresult.processor.failures import refusal
 from runyard.xcresult.reader.report import report
 
 RICH = Plan(
@@ -195,7 +197,7 @@ async def test_an_unavailable_store_is_retried_and_at_last_results_have_no_attac
         assert "object-store-unreachable" in processor.health._failing, (
             "the condition is shown after a while"
         )
-        assert row_of(database_url)[4] == "storage_unavailable"
+        assert row_of(database_url)[4] == Unprocessed.STORAGE_UNAVAILABLE
         change(database_url, "UPDATE test_runs SET spent = 4, due_at = now()")
         change(database_url, "UPDATE procrastinate_jobs SET scheduled_at = now()")
         await harness.over(1)
@@ -228,7 +230,7 @@ async def test_an_unavailable_store_loses_no_attachments_when_others_are_stored(
         )
     assert away.asked == 1
     assert query(database_url, "SELECT reason_code FROM test_runs WHERE state = 'queued'") == [
-        ("storage_unavailable",)
+        (Unprocessed.STORAGE_UNAVAILABLE,)
     ]
 
 
@@ -243,7 +245,7 @@ async def test_no_more_uploads_are_sent_to_an_unavailable_store(
     async with harness.processing(blobs=away, uploads=4):
         await harness.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
     assert 24 <= away.asked <= 30
-    assert row_of(database_url)[4] == "storage_unavailable"
+    assert row_of(database_url)[4] == Unprocessed.STORAGE_UNAVAILABLE
 
 
 @pytest.mark.slow
@@ -275,14 +277,14 @@ async def test_quarantined_failures_do_not_fail_a_run(database_url: str, tmp_pat
 @pytest.mark.parametrize(
     ("content", "code"),
     [
-        (b"PK nonsense", "bundle_invalid"),
-        (b"", "xcresult_not_found"),
-        (b"hello, world", "unsupported_format"),
+        (b"PK nonsense", Unprocessed.BUNDLE_INVALID),
+        (b"", Unprocessed.XCRESULT_NOT_FOUND),
+        (b"hello, world", Unprocessed.UNSUPPORTED_FORMAT),
     ],
 )
 @looped
 async def test_an_upload_that_is_not_a_bundle_fails_at_once_with_a_reason(
-    database_url: str, tmp_path: Path, content: bytes, code: str
+    database_url: str, tmp_path: Path, content: bytes, code: Unprocessed
 ) -> None:
     harness = Harness(database_url, tmp_path)
     await harness.upload(content, 0)
@@ -299,7 +301,7 @@ async def test_a_missing_upload_is_retried_and_reported(database_url: str, tmp_p
     await harness.blobs.delete(["uploads/0"])
     async with harness.processing():
         await harness.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
-    assert row_of(database_url) == ("queued", 1, 1, "", "upload_missing")
+    assert row_of(database_url) == ("queued", 1, 1, "", Unprocessed.UPLOAD_MISSING)
 
 
 @pytest.mark.slow
@@ -311,7 +313,7 @@ async def test_a_bundle_without_tests_failed_and_was_not_skipped(
     await harness.upload(zipped(tmp_path, Plan(cases=0)), 0)
     async with harness.processing():
         await harness.over(1)
-    assert row_of(database_url)[::4] == ("failed_processing", "no_tests")
+    assert row_of(database_url)[::4] == ("failed_processing", Unprocessed.NO_TESTS)
 
 
 @pytest.mark.parametrize(
@@ -342,8 +344,8 @@ def _expected(name: str) -> tuple[str, str, int, str]:
     try:
         expected = report(read_bundle(bundle(name)))
     except XcresultError as error:
-        return "failed_processing", "", 0, error.code
+        return "failed_processing", "", 0, refusal(error)
     cases = sum(len(module.test_cases) for module in expected.test_modules)
     if not expected.test_modules:
-        return "failed_processing", "", 0, "no_tests"
+        return "failed_processing", "", 0, Unprocessed.NO_TESTS
     return "processed", expected.status, cases, ""

@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 from tests.xcresult.rest.results_harness import OTHER_RUN, RUN, Harness, play
 
+from runyard.wire.reasons import render
+from runyard.wire.reasons_results import Unprocessed
+
 AT = f"/api/v1/test-runs/{RUN}"
 
 
@@ -51,6 +54,26 @@ def test_shards_are_one_run(database_url: str, tmp_path: Path) -> None:
         )
         run = (await harness.get(AT))["run"]
         assert (run["state"], run["status"]) == ("queued", "success")
+
+    play(scenario, database_url, tmp_path)
+
+
+def test_the_reason_of_a_run_is_a_code_and_a_text(database_url: str, tmp_path: Path) -> None:
+    crashed = Unprocessed.READER_CRASHED.because(signal="SIGSEGV")
+
+    async def scenario(harness: Harness) -> None:
+        for shard in range(3):
+            harness.run(shard=shard)
+        set_reason = (
+            "UPDATE test_runs SET reason_code = {!r}, reason_detail = {!r} WHERE shard = {}"
+        )
+        harness.change(set_reason.format(crashed.slug, '{"signal": "SIGSEGV"}', 1))
+        harness.change(set_reason.format("of-another-release", '{"count": 7}', 2))
+        shards = (await harness.get(AT))["run"]["shards"]
+        shown = [(shard["reason_code"], shard["reason"]) for shard in shards]
+        assert shown[0] == ("", "")
+        assert shown[1] == (Unprocessed.READER_CRASHED, render(crashed))
+        assert shown[2] == ("of-another-release", "of-another-release (count=7)")
 
     play(scenario, database_url, tmp_path)
 

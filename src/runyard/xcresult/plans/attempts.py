@@ -7,24 +7,26 @@ An attempt ends in one of these ways, and each has one consequence:
     failed     an error that may not happen again                         → retried after a delay, or given up
     late       processing took longer than the limit                      → the same
     lost       the worker stopped sending heartbeats                      → retried at once, or given up
-    no_room    this machine has too little disk or memory                 → retried soon; costs no attempt
+    no_space   this machine has too little disk or memory                 → retried soon; costs no attempt
     released   the worker was asked to stop                               → retried at once; costs no attempt
 
 Invariants:
 - A run is given up after `attempts` ends that cost an attempt, and after `claims` claims however they ended: no run is
   retried forever.
-- Only `done` is a success; a run that is given up has the code and reason of its last attempt.
+- Only `done` is a success; a run that is given up has the reason of its last attempt.
 """
 
 from typing import Literal
 
 import msgspec
 
-End = Literal["done", "refused", "failed", "late", "lost", "no_room", "released"]
+from runyard.wire.reasons import Reason
+from runyard.wire.reasons_results import LACKS_SPACE
+
+End = Literal["done", "refused", "failed", "late", "lost", "no_space", "released"]
 Verdict = Literal["processed", "retry", "released", "lost", "failed"]
 
-NO_SPACE = "no_space"
-_FREE = ("no_room", "released")
+_FREE = ("no_space", "released")
 _AT_ONCE = ("lost", "released")
 _LONGER = 1.5  # a worker pauses for longer than the run waits
 
@@ -48,8 +50,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """How an attempt ended."""
 
     end: End
-    code: str = ""
-    reason: str = ""
+    reason: Reason | None = None
+    """Why there are no results; its code is one of `Unprocessed`."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,8 +62,12 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     delay: float = 0.0
     spent: int = 0
     """Number of attempts used so far, including this one."""
-    code: str = ""
-    reason: str = ""
+    reason: Reason | None = None
+
+    @property
+    def code(self) -> str:
+        """The slug of its reason; empty if it has none."""
+        return "" if self.reason is None else self.reason.slug
 
     @property
     def final(self) -> bool:
@@ -79,7 +85,6 @@ def decide(outcome: Outcome, *, claims: int, spent: int, settings: Retrying) -> 
         verdict="failed" if over else _BACK[outcome.end],
         delay=0.0 if over else _delay(outcome.end, used, settings),
         spent=used,
-        code=outcome.code,
         reason=outcome.reason,
     )
 
@@ -89,7 +94,7 @@ def pause_after(decision: Decision, *, claims: int, settings: Retrying) -> float
 
     This happens a few times only: a run that fits on no machine must not stop the workers from processing others.
     """
-    if decision.final or decision.code != NO_SPACE or claims > settings.rests:
+    if decision.final or decision.code not in LACKS_SPACE or claims > settings.rests:
         return 0.0
     return settings.elsewhere * _LONGER
 
@@ -97,7 +102,7 @@ def pause_after(decision: Decision, *, claims: int, settings: Retrying) -> float
 _BACK: dict[str, Verdict] = {
     "failed": "retry",
     "late": "retry",
-    "no_room": "released",
+    "no_space": "released",
     "released": "released",
     "lost": "lost",
 }
@@ -106,6 +111,6 @@ _BACK: dict[str, Verdict] = {
 def _delay(end: End, used: int, settings: Retrying) -> float:
     if end in _AT_ONCE:
         return 0.0
-    if end == "no_room":
+    if end == "no_space":
         return settings.elsewhere
     return settings.delays[min(used, len(settings.delays)) - 1]

@@ -14,9 +14,8 @@ from typing import Literal
 
 import msgspec
 
+from runyard.wire.reasons_results import Unprocessed
 from runyard.xcresult.plans.attempts import Decision, Outcome, Retrying, decide
-
-LOST = "worker_lost"
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,11 +55,7 @@ def plan(runs: tuple[Seen, ...], *, settings: Retrying) -> tuple[Action, ...]:
     actions: list[Action] = []
     for run in runs:
         if run.state == "processing" and run.lapsed:
-            lost = Outcome(
-                end="lost",
-                code=LOST,
-                reason=f"{run.owner} sent no heartbeat until the lease expired",
-            )
+            lost = Outcome(end="lost", reason=Unprocessed.WORKER_LOST.because(owner=run.owner))
             decision = decide(lost, claims=run.claims, spent=run.spent, settings=settings)
             actions.append(Rescue(run=run, decision=decision))
         elif run.state == "queued" and not run.delivered:

@@ -19,14 +19,14 @@ from typing import TypeVar
 
 import msgspec
 
-from runyard.blobs.errors import NoSuchBlob
 from runyard.db.contract import CommitUnknown, DatabaseError, Unavailable
 from runyard.telemetry.catalogue import RUNYARD_PROCESSOR_PHASE_SECONDS
+from runyard.wire.reasons_results import ATTEMPTS, Unprocessed
 from runyard.xcresult.plans.attempts import Decision, Outcome, decide
 from runyard.xcresult.processor.child_process import read
 from runyard.xcresult.processor.child_protocol import ReadAnswer, ReadRequest, Summary
 from runyard.xcresult.processor.deps import Deps
-from runyard.xcresult.processor.failures import outcome_of
+from runyard.xcresult.processor.failures import line, outcome_of
 from runyard.xcresult.processor.publishing import Fenced, publish
 from runyard.xcresult.processor.run_claims import RunClaims
 from runyard.xcresult.processor.scratch import Scratch, Workdir, WorkdirGone
@@ -51,7 +51,7 @@ class NotRead(Exception):
     """The attempt ended without results."""
 
     def __init__(self, outcome: Outcome) -> None:
-        super().__init__(outcome.reason)
+        super().__init__(outcome.end)
         self.outcome = outcome
 
 
@@ -98,7 +98,7 @@ class Attempt:
             return end.outcome
         except Exception as error:  # noqa: BLE001 - whatever fails, the attempt failed
             outcome = outcome_of(error)
-            if outcome.code == "defect":
+            if outcome.reason is not None and outcome.reason.code is Unprocessed.DEFECT:
                 self._log.error("attempt failed by a defect in runyard", exc_info=error)
             return outcome
 
@@ -151,24 +151,23 @@ class Attempt:
             ):
                 yield workdir
                 return
-        raise NotRead(
-            Outcome(end="released", code="workdir_gone", reason="another process swept the workdir")
-        )
+        raise NotRead(Outcome(end="released", reason=Unprocessed.WORKDIR_GONE.because()))
 
     async def _download(self, workdir: Workdir) -> None:
         claim, deps, scratch = self._claim, self._deps, self._tools.scratch
         found = await deps.blobs.head(claim.storage_key)
         if found is None:
-            raise NoSuchBlob("the upload does not exist: it was never completed, or was deleted")
-        if scratch.free() < found.size + deps.settings.reserve:
-            reason = f"the upload has {found.size} bytes, the scratch {scratch.free()} free"
-            raise NotRead(Outcome(end="no_room", code="no_space", reason=reason))
+            raise NotRead(Outcome(end="failed", reason=Unprocessed.UPLOAD_MISSING.because()))
+        free = scratch.free()
+        if free < found.size + deps.settings.reserve:
+            full = Unprocessed.NO_SPACE_FOR_UPLOAD.because(size=found.size, free=free)
+            raise NotRead(Outcome(end="no_space", reason=full))
         try:
             async with deps.clock.timeout(deps.settings.limit):
                 await deps.blobs.download(claim.storage_key, workdir.archive)
         except TimeoutError:
-            reason = f"not downloaded within {deps.settings.limit:g} s"
-            raise NotRead(Outcome(end="late", code="timeout", reason=reason)) from None
+            late = Unprocessed.DOWNLOAD_TIMEOUT.because(limit=deps.settings.limit)
+            raise NotRead(Outcome(end="late", reason=late)) from None
 
     async def _read(self, workdir: Workdir) -> ReadAnswer:
         claim, settings = self._claim, self._deps.settings
@@ -192,18 +191,17 @@ class Attempt:
         if isinstance(answer, Outcome):
             raise NotRead(answer)
         if answer.end != "read":
-            raise NotRead(Outcome(end=answer.end, code=answer.code, reason=answer.reason))
+            raise NotRead(Outcome(end=answer.end, reason=ATTEMPTS.read(answer.code, answer.detail)))
         if answer.summary is not None and not answer.summary.modules:
-            raise NotRead(
-                Outcome(end="refused", code="no_tests", reason="the bundle contains no test module")
-            )
+            raise NotRead(Outcome(end="refused", reason=Unprocessed.NO_TESTS.because()))
         return answer
 
     async def _upload(self, workdir: Workdir, bundle: Path) -> Uploads:
         uploads = await self._tools.uploader.upload(self._claim, bundle=bundle, rows=workdir.rows)
         last = self._claim.spent + 1 >= self._deps.settings.retrying.attempts
         if uploads.away and not last:  # the last attempt keeps results without attachments
-            raise NotRead(Outcome(end="failed", code="storage_unavailable", reason=uploads.away))
+            away = Unprocessed.STORAGE_UNAVAILABLE.because(message=line(uploads.away))
+            raise NotRead(Outcome(end="failed", reason=away))
         return uploads
 
     async def _publish(self, workdir: Workdir, summary: Summary, uploads: Uploads) -> None:

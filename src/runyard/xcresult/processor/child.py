@@ -12,9 +12,12 @@ import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
+from runyard.wire.reasons import Reason
+from runyard.wire.reasons_results import Unprocessed
 from runyard.xcresult.archives.extracting import extract, needed_bytes
 from runyard.xcresult.bundle.directory import Directory
 from runyard.xcresult.bundle.opening import find_bundle
@@ -24,7 +27,7 @@ from runyard.xcresult.errors import XcresultError
 from runyard.xcresult.formats import apple
 from runyard.xcresult.plans.rows import Owner, Row, Rows
 from runyard.xcresult.processor.child_protocol import ReadAnswer, ReadRequest, Summary
-from runyard.xcresult.processor.failures import is_full
+from runyard.xcresult.processor.failures import because, is_full, line, refusal
 from runyard.xcresult.processor.resource_limits import apply_limits
 from runyard.xcresult.processor.rows_file import RowsFile, bounded, clean
 from runyard.xcresult.processor.scratch import Scratch, Workdir, WorkdirGone, occupied
@@ -62,30 +65,27 @@ def execute(request: ReadRequest) -> ReadAnswer:
                 trace(Path(request.trace))
             return _read(request, workdir)
     except WorkdirGone:
-        return ReadAnswer(
-            end="failed", code="workdir_gone", reason="another process swept the workdir"
-        )
+        return _unread("failed", Unprocessed.WORKDIR_GONE.because())
     except XcresultError as error:
-        return ReadAnswer(end="refused", code=error.code, reason=_line(error))
+        return _unread("refused", because(refusal(error), error))
     except MemoryError:
-        return ReadAnswer(
-            end="failed",
-            code="out_of_memory",
-            reason=f"reading the bundle takes more than {request.memory} bytes of memory",
-        )
+        return _unread("failed", Unprocessed.MEMORY_EXCEEDED.because(limit=request.memory))
     except OSError as error:
         if is_full(error):
-            return ReadAnswer(end="no_room", code="no_space", reason=_line(error))
+            return _unread("no_space", because(Unprocessed.NO_SPACE, error))
         traceback.print_exc()
-        return ReadAnswer(end="failed", code="io_error", reason=_line(error))
+        return _unread("failed", because(Unprocessed.IO_ERROR, error))
+
+
+def _unread(end: Literal["refused", "failed", "no_space"], reason: Reason) -> ReadAnswer:
+    return ReadAnswer(end=end, code=reason.slug, detail=reason.fields)
 
 
 def _read(request: ReadRequest, workdir: Workdir) -> ReadAnswer:
     needed = needed_bytes(workdir.archive, limits=request.limits)
     free = Scratch(workdir.path).free()
     if free < needed + request.reserve:
-        reason = f"the bundle takes about {needed} bytes, the scratch has {free} free"
-        return ReadAnswer(end="no_room", code="no_space", reason=reason)
+        return _unread("no_space", Unprocessed.NO_SPACE_FOR_BUNDLE.because(size=needed, free=free))
     workdir.bundle.mkdir()
     extract(workdir.archive, workdir.bundle, limits=request.limits)
     workdir.archive.unlink()  # frees its space
@@ -127,7 +127,7 @@ def _quarantine(bundle: Path) -> tuple[tuple[Quarantined, ...], str]:
     try:
         return msgspec.json.decode(path.read_bytes(), type=tuple[Quarantined, ...]), ""
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return (), f"{QUARANTINE} is ignored: {_line(error)}"
+        return (), f"{QUARANTINE} is ignored: {line(str(error))}"
 
 
 def _unsound(objects: Directory, found: Report) -> frozenset[str]:
@@ -230,10 +230,6 @@ def _summary(found: Report, result: Result, coverage: Coverage | None, complaint
 
 def _text(text: str) -> str:
     return clean(text[:_TEXT])
-
-
-def _line(error: BaseException) -> str:
-    return clean(" ".join((str(error) or type(error).__name__).split())[:500])
 
 
 if __name__ == "__main__":

@@ -15,8 +15,10 @@ import msgspec
 import runyard
 from runyard import proc
 from runyard.telemetry.log import Logger
+from runyard.wire.reasons_results import Unprocessed
 from runyard.xcresult.plans.attempts import Outcome
 from runyard.xcresult.processor.child_protocol import ReadAnswer, ReadRequest
+from runyard.xcresult.processor.rows_file import clean
 from runyard.xcresult.processor.scratch import Workdir
 
 MODULE = "runyard.xcresult.processor.child"
@@ -41,7 +43,7 @@ async def read(
             limit=_ANSWER,
         )
     except proc.DeadlineExceeded:
-        return Outcome(end="late", code="timeout", reason=f"not read within {limit:g} s")
+        return Outcome(end="late", reason=Unprocessed.READ_TIMEOUT.because(limit=limit))
     if done.code == 0:
         return msgspec.json.decode(done.stdout, type=ReadAnswer)
     stderr = done.stderr.decode(errors="replace")[-_STDERR_KEPT:]
@@ -63,13 +65,10 @@ def environment(workdir: Workdir, ours: Mapping[str, str]) -> dict[str, str]:
 
 def _died(code: int, stderr: str) -> Outcome:
     if code == -signal.SIGXCPU:
-        return Outcome(end="late", code="timeout", reason="the limit of processor time is exceeded")
+        return Outcome(end="late", reason=Unprocessed.CPU_TIME_EXCEEDED.because())
     if code < 0:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
-        return Outcome(
-            end="failed", code="reader_crashed", reason=f"the child process died of {name}"
-        )
-    last = stderr.strip().rsplit("\n", 1)[-1][:200]
-    return Outcome(
-        end="failed", code="reader_crashed", reason=f"the child process exited with {code}: {last}"
-    )
+        return Outcome(end="failed", reason=Unprocessed.READER_CRASHED.because(signal=name))
+    last = clean(stderr.strip().rsplit("\n", 1)[-1][:200])
+    exited = Unprocessed.READER_EXITED.because(status=code, message=last)
+    return Outcome(end="failed", reason=exited)

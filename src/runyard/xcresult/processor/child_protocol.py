@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from runyard.wire.reasons import Value
 from runyard.xcresult.archives.limits import Limits
 
 
@@ -53,9 +54,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 class ReadAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """How reading ended."""
 
-    end: Literal["read", "refused", "failed", "no_room"]
+    end: Literal["read", "refused", "failed", "no_space"]
     code: str = ""
-    reason: str = ""
+    """Slug of the reason; empty if the bundle was read."""
+    detail: dict[str, Value] = {}
+    """Detail of the reason."""
     bundle: str = ""
     """Path of the bundle in the workdir."""
     summary: Summary | None = None

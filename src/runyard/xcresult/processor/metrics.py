@@ -11,6 +11,7 @@ from runyard.db.contract import Database, Tx
 from runyard.db.pooled import PooledDatabase
 from runyard.telemetry import conditions
 from runyard.telemetry.catalogue import (
+    NO_ERROR,
     RUNYARD_PROCESSOR_ATTEMPTS_TOTAL,
     RUNYARD_PROCESSOR_CONSUMERS,
     RUNYARD_PROCESSOR_DISCARDS_TOTAL,
@@ -28,6 +29,7 @@ from runyard.telemetry.catalogue import (
 )
 from runyard.telemetry.health import Health
 from runyard.telemetry.meter import Meter
+from runyard.wire.reasons_results import Unprocessed
 from runyard.xcresult import store
 from runyard.xcresult.plans.attempts import Decision
 from runyard.xcresult.processor.queue import delivery
@@ -106,7 +108,7 @@ class ProcessorMetrics:
             waited = (claim.started_at - claim.queued_at).total_seconds() * 1000.0
             self._meter.observe(TUIST_OBAN_JOB_QUEUE_TIME_MILLISECONDS, waited, queue=QUEUE)
         outcome = "fenced" if decision is None else decision.verdict
-        code = "" if decision is None else decision.code
+        code = NO_ERROR if decision is None else decision.code or NO_ERROR
         self._meter.inc(RUNYARD_PROCESSOR_ATTEMPTS_TOTAL, outcome=outcome, code=code)
         if decision is not None and decision.verdict == "failed":
             self._meter.inc(RUNYARD_PROCESSOR_DISCARDS_TOTAL, code=code)
@@ -117,9 +119,8 @@ class ProcessorMetrics:
             repair = name.replace("_", "-")
             self._meter.inc(RUNYARD_PROCESSOR_REPAIRS_TOTAL, float(count), repair=repair)
         if what.get("given_up"):
-            self._meter.inc(
-                RUNYARD_PROCESSOR_DISCARDS_TOTAL, float(what["given_up"]), code="worker_lost"
-            )
+            given_up, code = float(what["given_up"]), Unprocessed.WORKER_LOST.value
+            self._meter.inc(RUNYARD_PROCESSOR_DISCARDS_TOTAL, given_up, code=code)
 
 
 class ScratchWatch:

@@ -15,8 +15,6 @@ Invariants:
 import asyncio
 import contextlib
 
-import msgspec
-
 from runyard.db.contract import DatabaseError
 from runyard.telemetry import conditions
 from runyard.telemetry.catalogue import (
@@ -25,6 +23,8 @@ from runyard.telemetry.catalogue import (
 )
 from runyard.telemetry.freshness import due_within
 from runyard.telemetry.names import Loop, error_slug
+from runyard.wire.reasons import render
+from runyard.wire.reasons_results import STORAGE_FAILED, Unprocessed
 from runyard.xcresult.plans.attempts import Decision, Outcome, pause_after
 from runyard.xcresult.processor.attempt import Attempt, Tools
 from runyard.xcresult.processor.deps import Deps
@@ -133,7 +133,7 @@ class Worker:
         if decision is None:
             log.warning("claim lost: another worker has the run")
             return
-        log.info("ended", took=round(took, 3), **msgspec.to_builtins(decision))
+        log.info("ended", took=round(took, 3), **_logged(decision))
         self._report_storage(decision)
         pause = pause_after(decision, claims=claim.claims, settings=self._deps.settings.retrying)
         self._pause_until = max(self._pause_until, self._deps.clock.monotonic() + pause)
@@ -141,16 +141,26 @@ class Worker:
     def _report_storage(self, decision: Decision) -> None:
         """Set the health condition of object storage from the outcomes of attempts."""
         code = conditions.OBJECT_STORE_UNREACHABLE.code
-        if decision.code in ("storage_unavailable", "storage_refused"):
-            self._deps.health.fail(code, decision.reason)
+        if decision.reason is not None and decision.reason.code in STORAGE_FAILED:
+            self._deps.health.fail(code, render(decision.reason))
         elif decision.verdict == "processed":
             self._deps.health.ok(code)
 
     async def _give_back(self, attempt: Attempt) -> Decision | None:
         """Give the run back on shutdown. If that fails, its lease expires and another worker gets it."""
-        outcome = Outcome(end="released", code="released", reason="its worker was stopped")
+        outcome = Outcome(end="released", reason=Unprocessed.RELEASED.because())
         try:
             async with self._deps.clock.timeout(_RELEASE_WITHIN):
                 return await attempt.release(outcome)
         except (DatabaseError, TimeoutError):
             return None
+
+
+def _logged(decision: Decision) -> dict[str, object]:
+    return {
+        "verdict": decision.verdict,
+        "delay": decision.delay,
+        "spent": decision.spent,
+        "code": decision.code,
+        "reason": "" if decision.reason is None else render(decision.reason),
+    }

@@ -11,6 +11,7 @@ import msgspec
 from runyard.db.contract import Database, Row, Tx
 from runyard.db.statements import load
 from runyard.wire import testruns as wire
+from runyard.wire.reasons_results import ATTEMPTS
 from runyard.xcresult.plans.merging import state_of, status_of
 from runyard.xcresult.rest import cursors
 from runyard.xcresult.rest.problems import not_found
@@ -205,9 +206,15 @@ def _merged(rows: Sequence[Row]) -> wire.TestRun:
         "status": status_of([row["status"] for row in rows]),
         "duration_ms": max(row["duration_ms"] for row in rows),
         **{name: sum(row[name] for row in rows) for name in _SUMMED},
-        "shards": _structs(rows, wire.ShardOfRun),
+        "shards": tuple(_shard(row) for row in rows),
     }
     return msgspec.convert(whole, wire.TestRun)
+
+
+def _shard(row: Row) -> wire.ShardOfRun:
+    code = row["reason_code"]
+    reason = ATTEMPTS.text(code, row["reason_detail"]) if code else ""
+    return msgspec.convert({**row, "reason": reason}, wire.ShardOfRun)
 
 
 def _once(facts: Sequence[Row], column: str) -> tuple[Any, ...]:

@@ -1,7 +1,7 @@
 -- Marks the run as processed by its claim, in the transaction that wrote the results.
 UPDATE test_runs
 SET state = 'processed', finished_at = runyard_now(), lease_owner = '', lease_until = NULL, spent = %(spent)s,
-    reason_code = '', reason = '',
+    reason_code = '', reason_detail = '{}',
     status = said.status, duration_ms = said.duration_ms, test_plan = said.test_plan, format = said.format,
     source = said.source, is_flaky = said.flaky > 0, cases = said.cases, failed = said.failed, skipped = said.skipped,
     flaky = said.flaky, destinations = said.destinations, errors = said.errors, warnings = said.warnings,
