@@ -43,7 +43,7 @@ class Injector:
             await inject(self)
 
     @contextmanager
-    def trouble(self, what: str) -> Iterator[None]:
+    def fault(self, what: str) -> Iterator[None]:
         """A fault with a duration."""
         self.fleet.disturb(self.kind)
         self.fleet.report(what)
@@ -123,7 +123,7 @@ async def webhooks(it: Injector) -> None:
     """Loses, duplicates, delays and reorders webhooks."""
     lost = it.rng.choice((0.3, 0.3, 1.0))
     with (
-        it.trouble("webhooks are lost, doubled and delayed"),
+        it.fault("webhooks are lost, doubled and delayed"),
         it.faulty(
             it.fleet.webhook_links,
             drop_request=lost,
@@ -139,7 +139,7 @@ async def webhooks(it: Injector) -> None:
 async def kube_outage(it: Injector) -> None:
     """Makes the Kubernetes API unavailable: it refuses, or fails in the middle of a request."""
     kube = [link for link in it.fleet.links if link.name.endswith(">kube")]
-    with it.trouble("the Kubernetes API is away"):
+    with it.fault("the Kubernetes API is away"):
         if it.rng.random() < 0.5:
             it.fleet.kube_process.crash()
         for link in kube:
@@ -159,7 +159,7 @@ async def github_outage(it: Injector) -> None:
         github.faults.fail_after_mint(503, times=it.rng.randint(1, 3))
         it.fleet.calm_since = it.fleet.clock.monotonic()
         return
-    with it.trouble("GitHub is away"):
+    with it.fault("GitHub is away"):
         github.faults.outage = True
         try:
             await it.wait(30.0, 5 * MINUTE)
@@ -170,7 +170,7 @@ async def github_outage(it: Injector) -> None:
 async def database_outage(it: Injector) -> None:
     """Makes the database unavailable, or loses the answers to some commits."""
     databases = it.fleet.databases
-    with it.trouble("the database is in trouble"):
+    with it.fault("the database fails or is slow"):
         lost = it.rng.random() < 0.5
         for database in databases:
             database.down = not lost
@@ -199,7 +199,7 @@ async def lost_node(it: Injector) -> None:
     powered = it.rng.random() < 0.5
     for_good = it.rng.random() < 0.3
     it.fleet.hit_host(host.name, "lost-node")
-    with it.trouble(f"{host.name} lost its {'network' if powered else 'power'}"):
+    with it.fault(f"{host.name} lost its {'network' if powered else 'power'}"):
         (host.cut_network if powered else host.power_off)()
         try:
             await it.wait(30.0, 15 * MINUTE)
@@ -220,7 +220,7 @@ async def slow_network(it: Injector) -> None:
         victim = it.rng.choice(links).name.partition(">")[0]
         links = [link for link in links if link.name.startswith(f"{victim}>")]
     with (
-        it.trouble("the network is slow"),
+        it.fault("the network is slow"),
         it.faulty(
             list(links),
             latency=(0.05, 1.5),
@@ -244,7 +244,7 @@ async def watch_loss(it: Injector) -> None:
         it.fleet.kube.compact()
         it.fleet.kube.expire_watches()
         return
-    with it.trouble(f"watches of the API: {way}"):
+    with it.fault(f"watches of the API: {way}"):
         if way == "mute":
             for link in kube:
                 link.mute()
@@ -257,7 +257,7 @@ async def watch_loss(it: Injector) -> None:
 
 async def server_deploy(it: Injector) -> None:
     """Kills both replicas within seconds."""
-    with it.trouble("a deploy kills every server"):
+    with it.fault("a deploy kills every server"):
         for replica in it.fleet.replicas:
             replica.process.crash()
             await it.wait(0.0, 3.0)

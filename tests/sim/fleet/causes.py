@@ -181,9 +181,9 @@ def _seats(fleet: Fleet) -> int:
     return sum(fleet.shape.seats_of(pool) for pool in fleet.shape.pools)
 
 
-def _while(trouble: str, *, tenant: str = "acme") -> Ids:
+def _while(fault: str, *, tenant: str = "acme") -> Ids:
     """A tenant's jobs that could be matched, for as long as this goes on."""
-    return lambda fleet: _verified(fleet, tenant=tenant) if fleet.disturbed[trouble] else ()
+    return lambda fleet: _verified(fleet, tenant=tenant) if fleet.disturbed[fault] else ()
 
 
 def _guests(fleet: Fleet, state: str) -> tuple[str, ...]:
@@ -218,7 +218,7 @@ def _claims_without_pod(fleet: Fleet) -> tuple[str, ...]:
 
 
 def _hold(named: Constraint, *, settled: float = 3.0) -> Cause:
-    """A job that waits for this and nothing else, while the trouble of that name goes on."""
+    """A job that waits for this and nothing else, while the fault of that name goes on."""
     return Cause(subject="job", affected=_while(named), named=named, settled=settled, every=5.0)
 
 

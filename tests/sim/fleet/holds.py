@@ -5,7 +5,7 @@ that the job runs, or goes, when it is over.
 """
 
 from runyard.sim.fleet import Fleet
-from runyard.sim.scenarios.acts import at_rest, over, queue, running, trouble, until, warm
+from runyard.sim.scenarios.acts import at_rest, fault, over, queue, running, until, warm
 from runyard.sim.scenarios.claims import one_host, two_tenants
 from runyard.sim.scenarios.expectations import Expectation
 from runyard.sim.scenarios.scenario import Scenario
@@ -19,7 +19,7 @@ NO_POINTS = 0
 async def job_that_no_pool_serves(fleet: Fleet) -> None:
     """No pool serves its labels."""
     await warm(fleet)
-    with trouble(fleet, Constraint.NO_POOL):
+    with fault(fleet, Constraint.NO_POOL):
         job = fleet.github.queue_job("acme/app", ("fleet-of-nobody",), duration=30.0)
         await fleet.clock.sleep(LASTS)
         fleet.github.cancel_job(job)
@@ -29,7 +29,7 @@ async def job_that_no_pool_serves(fleet: Fleet) -> None:
 async def tenant_that_is_paused(fleet: Fleet) -> None:
     """The tenant is paused while runners are idle."""
     await warm(fleet)
-    with trouble(fleet, Constraint.PAUSED):
+    with fault(fleet, Constraint.PAUSED):
         fleet.ledger.pause("acme", paused=True)
         jobs = queue(fleet, 2, duration=30.0)
         await fleet.clock.sleep(LASTS)
@@ -43,7 +43,7 @@ async def budget_that_is_used_up(fleet: Fleet) -> None:
     fleet.github.set_limits(points_per_minute=NO_POINTS)
     first = queue(fleet, 1, duration=30.0)
     await fleet.clock.sleep(5.0)  # by then one attempt has failed
-    with trouble(fleet, Constraint.GITHUB_BUDGET):
+    with fault(fleet, Constraint.GITHUB_BUDGET):
         later = queue(fleet, 2, duration=30.0)
         await fleet.clock.sleep(LASTS)
         fleet.github.set_limits()
@@ -54,7 +54,7 @@ async def fleet_without_hosts(fleet: Fleet) -> None:
     """The only host has not joined yet."""
     for host in fleet.hosts.values():
         host.cut_network()
-    with trouble(fleet, Constraint.NO_HOST):
+    with fault(fleet, Constraint.NO_HOST):
         jobs = queue(fleet, 1, duration=30.0)
         await fleet.clock.sleep(LASTS)
         for host in fleet.hosts.values():
@@ -67,7 +67,7 @@ async def kubernetes_is_away(fleet: Fleet) -> None:
     await warm(fleet)
     jobs = queue(fleet, 2, duration=3 * MINUTE)
     await until(fleet, Expectation.BOTH_RUN, lambda: len(running(fleet)) == 2, within=MINUTE)
-    with trouble(fleet, Constraint.KUBERNETES_AWAY):
+    with fault(fleet, Constraint.KUBERNETES_AWAY):
         _cut(fleet, down=True)
         jobs += queue(fleet, 1, duration=30.0)
         await fleet.clock.sleep(LASTS)

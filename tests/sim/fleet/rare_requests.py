@@ -49,7 +49,9 @@ async def _leave(fleet: Fleet, host: str) -> None:
 
     fleet.kube.handle = busy  # type: ignore[method-assign]  # the API is busy
     await fleet.admin.patch(NODES, host, {"spec": {"unschedulable": True}})
-    await until(fleet, Expectation.NOBODY_THERE, lambda: not _pods_on(fleet, host), within=900.0)
+    await until(
+        fleet, Expectation.HOST_HAS_NO_PODS, lambda: not _pods_on(fleet, host), within=900.0
+    )
     fleet.kube.handle = serve  # type: ignore[method-assign]  # the API is busy
     await fleet.admin.patch(NODES, host, {"spec": {"unschedulable": None}})
 
@@ -57,7 +59,7 @@ async def _leave(fleet: Fleet, host: str) -> None:
 async def _vanish(fleet: Fleet, host: str) -> None:
     """Removes a Pod by force while its agent is down: the agent must read its state."""
     await until(
-        fleet, Expectation.SOMEBODY_THERE, lambda: bool(_pods_on(fleet, host)), within=1800.0
+        fleet, Expectation.HOST_HAS_PODS, lambda: bool(_pods_on(fleet, host)), within=1800.0
     )
     machine = fleet.hosts[host]
     machine.process.crash()

@@ -284,11 +284,11 @@ OUTSIDE = [
 ]
 
 
-@pytest.mark.parametrize(("trouble", "named"), OUTSIDE)
+@pytest.mark.parametrize(("fault", "named"), OUTSIDE)
 def test_whatever_waits_for_github_is_held_by_what_keeps_github_from_answering(
-    trouble: dict[str, Any], named: Constraint
+    fault: dict[str, Any], named: Constraint
 ) -> None:
-    context = a_context(matching=held(Hold.GITHUB), **trouble)
+    context = a_context(matching=held(Hold.GITHUB), **fault)
     for job, slot in (
         (a_job(), None),
         (a_job(verified=False), None),

@@ -39,9 +39,9 @@ def disturbances(model: Model, state: State) -> Iterator[Step]:
         if task.kind != "late":
             yield from _crash(cheaper, task)
         if task.kind == "mint":
-            yield from _mint_trouble(cheaper, task)
+            yield from _mint_faults(cheaper, task)
     for index in PODS:
-        yield from _pod_trouble(cheaper, index)
+        yield from _pod_faults(cheaper, index)
         if premature(cheaper, index):
             for label, after in ask(model, cheaper, index):
                 yield f"slowness: {label}", after
@@ -49,7 +49,7 @@ def disturbances(model: Model, state: State) -> Iterator[Step]:
             for label, after in retire(cheaper, index):
                 yield f"slowness: {label}", after
         yield from _blind_fence(model, cheaper, index)
-    yield from _github_trouble(model, cheaper)
+    yield from _github_faults(model, cheaper)
     yield from operator_deletes(model, cheaper)
     yield "an outage of all replicas", _outage(cheaper)
 
@@ -68,7 +68,7 @@ def _during(task: Task) -> str:
     )
 
 
-def _mint_trouble(state: State, task: Task) -> Iterator[Step]:
+def _mint_faults(state: State, task: Task) -> Iterator[Step]:
     index, pod = task.pod, state.lanes[task.pod].pod
 
     def on(*, mint: str = "", stamp: str = "") -> Task:
@@ -87,7 +87,7 @@ def _mint_trouble(state: State, task: Task) -> Iterator[Step]:
         yield f"the answer to the stamp of Pod {index} is lost", lost
 
 
-def _pod_trouble(state: State, index: int) -> Iterator[Step]:
+def _pod_faults(state: State, index: int) -> Iterator[Step]:
     pod = state.lanes[index].pod
     if pod.guest not in (Guest.POLLING, Guest.ARMED, Guest.CONNECTED):
         return
@@ -99,7 +99,7 @@ def _pod_trouble(state: State, index: int) -> Iterator[Step]:
         yield f"the node of Pod {index} is lost, its VM keeps running", with_pod(state, index, lost)
 
 
-def _github_trouble(model: Model, state: State) -> Iterator[Step]:
+def _github_faults(model: Model, state: State) -> Iterator[Step]:
     for hook in dict.fromkeys(state.hooks):
         yield f"the webhook job {hook.job} {hook.kind} is lost", without_hook(state, hook)
         twice = deliver(model, state, hook)

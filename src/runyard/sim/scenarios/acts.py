@@ -21,7 +21,7 @@ class Expected(Violation):
 
 
 @contextmanager
-def trouble(fleet: Fleet, kind: str) -> Iterator[None]:
+def fault(fleet: Fleet, kind: str) -> Iterator[None]:
     """Marks this block as a fault, so that liveness checks ignore it."""
     fleet.disturb(kind)
     fleet.report(f"{kind} starts")

@@ -5,11 +5,11 @@ from runyard.sim.scenarios import (
     crashes,
     deliveries,
     events,
+    fairness,
     guests,
     outages,
     pods,
     rolls,
-    turns,
 )
 from runyard.sim.scenarios.expectations import Expectation
 from runyard.sim.scenarios.scenario import Scenario, Without
@@ -83,6 +83,6 @@ ALL = (
     *claims.SCENARIOS,
     *events.SCENARIOS,
     *guests.SCENARIOS,
-    *turns.SCENARIOS,
+    *fairness.SCENARIOS,
 )
 BY_NAME = {scenario.name: scenario for scenario in ALL}

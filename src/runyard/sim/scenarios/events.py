@@ -4,7 +4,7 @@ import msgspec
 
 from runyard.embedded.github.deliveries import Delivery
 from runyard.sim.fleet import Fleet
-from runyard.sim.scenarios.acts import at_rest, expect, over, queue, trouble, until, warm
+from runyard.sim.scenarios.acts import at_rest, expect, fault, over, queue, until, warm
 from runyard.sim.scenarios.claims import one_host, three_hosts
 from runyard.sim.scenarios.expectations import Expectation
 from runyard.sim.scenarios.scenario import Scenario, Without
@@ -26,7 +26,7 @@ async def webhooks_while_all_else_is_slow(fleet: Fleet) -> None:
         if link.name.startswith("server") and link.name.endswith(">kube")
     ]
     known = len(fleet.github.attempts())
-    with trouble(fleet, "slow-backends"):
+    with fault(fleet, "slow-backends"):
         layer = fleet.fault_layers.begin(kube, {"latency": (10.0, 10.0)})
         fleet.github.faults.outage = True
         jobs = []

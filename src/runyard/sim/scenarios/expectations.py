@@ -31,7 +31,7 @@ class Expectation(Code):
     SOME_OF_THEM_WAIT = "some-of-them-wait", "some of them wait"
     OLDEST_AGE_EXPORTED = "oldest-age-exported", "the age of the oldest one is exported"
     OFFERED = "offered", "offered"
-    IT_WAITS_IN_VAIN = "it-waits-in-vain", "it waits in vain"
+    IT_HAS_NO_JOB = "it-has-no-job", "it has no job"
     ONE_HANGS = "one-hangs", "one hangs"
     IT_IS_REPLACED = "it-is-replaced", "it is replaced"
     BOTH_HANG = "both-hang", "both hang"
@@ -74,7 +74,7 @@ class Expectation(Code):
     IT_IS_ANSWERED = "it-is-answered", "it is answered"
     THE_ONE_BEHIND_STARTS = "the-one-behind-starts", "the one behind starts"
     THE_HEAD_RUNS = "the-head-runs", "the head runs"
-    NO_MINTS_IN_VAIN = "no-mints-in-vain", "runners are not minted in vain again and again"
+    FEW_REFUSED_MINTS = "few-refused-mints", "few mints are refused"
     BIRCHS_JOBS_RUN = "birchs-jobs-run", "birch's jobs run"
     FIRST_JOB_STARTS_SOON = (
         "first-job-starts-soon",
@@ -92,8 +92,8 @@ class Expectation(Code):
     BOTH_RUN = "both-run", "both run"
     JOBS_OVER = "jobs-over", "jobs over"
     THE_LEAK_IS_GONE = "the-leak-is-gone", "the leak is gone"
-    NOBODY_THERE = "nobody-there", "nobody there"
-    SOMEBODY_THERE = "somebody-there", "somebody there"
+    HOST_HAS_NO_PODS = "host-has-no-pods", "the host has no Pods"
+    HOST_HAS_PODS = "host-has-pods", "the host has Pods"
     RUNS = "runs", "runs"
     EVERY_JOB_ENDS_AS_EXPECTED = "every-job-ends-as-expected", "every job ends as expected"
     THE_ROLL_ENDS = "the-roll-ends", "the roll ends"

@@ -53,7 +53,7 @@ async def runner_dies_before_it_registers(fleet: Fleet) -> None:
 
 
 async def watchdog_and_job_at_once(fleet: Fleet) -> None:
-    """A runner that waited in vain is about to end itself, and then GitHub has a job for it.
+    """A runner that got no job is about to end itself, and then GitHub has a job for it.
 
     In the incident check and kill were two steps, and runners were killed just after GitHub had assigned them a job.
     """
@@ -63,7 +63,7 @@ async def watchdog_and_job_at_once(fleet: Fleet) -> None:
     await until(fleet, Expectation.OFFERED, lambda: _offered(fleet), within=MINUTE, step=0.01)
     fleet.github.cancel_job(cancelled[0])
     await until(
-        fleet, Expectation.IT_WAITS_IN_VAIN, lambda: bool(_waiting(fleet)), within=MINUTE, step=0.05
+        fleet, Expectation.IT_HAS_NO_JOB, lambda: bool(_waiting(fleet)), within=MINUTE, step=0.05
     )
     (since,) = _waiting(fleet)
     fleet.lose_webhook = None

@@ -7,11 +7,11 @@ from runyard.sim.scenarios.acts import (
     at_rest,
     counted,
     expect,
+    fault,
     over,
     polling,
     queue,
     running,
-    trouble,
     until,
     warm,
 )
@@ -55,7 +55,7 @@ async def database_outage(fleet: Fleet) -> None:
     await warm(fleet)
     busy = queue(fleet, 2, duration=20 * MINUTE)
     await until(fleet, Expectation.TWO_RUN, lambda: len(running(fleet)) == 2, within=60.0)
-    with trouble(fleet, "database-outage"):
+    with fault(fleet, "database-outage"):
         _lose_answers(fleet, 0.3)
         queue(fleet, 1)
         await fleet.clock.sleep(2 * MINUTE)
@@ -81,7 +81,7 @@ async def github_outage(fleet: Fleet) -> None:
     await until(fleet, Expectation.ONE_RUNS, lambda: len(running(fleet)) == 1, within=60.0)
     queue(fleet, 2)
     await fleet.clock.sleep(0.2)
-    with trouble(fleet, "github-outage"):
+    with fault(fleet, "github-outage"):
         fleet.github.faults.outage = True
         later = queue(fleet, 2)
         await fleet.clock.sleep(20 * MINUTE)
