@@ -79,6 +79,8 @@ _KUBE_NAMES = (
 TABLE = (
     Private("lookout", "reflector, watcher", prose=True),
     Private("bury", "delete, record as a pending deletion", prose=True),
+    Private("buried", "deleted, pending", folders=("src/runyard/xcresult/",), prose=True),
+    Private("vain", "without a job, refused", prose=True),
     Private("grave", "pending deletion"),
     Private("graves", "pending deletions"),
     Private("mended", "repaired, recovered"),
