@@ -181,6 +181,17 @@ def test_a_directory_without_a_machine_is_told_in_one_line(
     assert words in said and "Traceback" not in said
 
 
+def test_push_may_be_written_as_the_usage_line_shows_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = []
+    for words in ((), ("push",)):
+        assert run(*words, "--data", str(tmp_path), "true") == 2
+        answers.append(capsys.readouterr().err)
+    assert answers[0] == answers[1]
+    assert "unexpected extra argument" not in answers[1]
+
+
 def test_a_script_that_is_no_text_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("echo \udcff") == 2
     assert "not UTF-8 text" in capsys.readouterr().err

@@ -18,10 +18,11 @@ class NotUp(BadSetting):
 
 
 class _Practice(click.Group):
-    """Pushes a job, unless the first word is `serve`."""
+    """Pushes a job, unless the first word is `serve`; `push` may be written or left out."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, args if args[:1] == ["serve"] else ["push", *args])
+        named = args[:1] in (["push"], ["serve"])
+        return super().parse_args(ctx, args if named else ["push", *args])
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return ["push", "serve"]
