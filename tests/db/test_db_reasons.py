@@ -1,13 +1,12 @@
 """Rows of the release that stored sentences are converted to codes, also those it still writes during an upgrade."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg.rows import dict_row
+from tests.db.earlier_release import database_before
 
 from runyard.db import migrate
 from runyard.db.contract import Unavailable
@@ -97,25 +96,6 @@ ASKED = [
 ]
 
 
-@contextmanager
-def before(url: str) -> Iterator[psycopg.Connection[Any]]:
-    """A database of the release that stored sentences."""
-    old = [each for each in migrate.history() if each.number < 12]
-    with psycopg.connect(url, autocommit=True, row_factory=dict_row) as link:
-        for each in old:
-            link.execute(each.sql.encode())
-        link.execute(
-            "CREATE TABLE runyard_migrations (name text PRIMARY KEY, checksum text NOT NULL,"
-            " applied_at timestamptz NOT NULL DEFAULT statement_timestamp())"
-        )
-        for each in old:
-            link.execute(
-                "INSERT INTO runyard_migrations (name, checksum) VALUES (%s, %s)",
-                [each.name, each.checksum],
-            )
-        yield link
-
-
 def write(link: psycopg.Connection[Any], *, pod: str) -> None:
     """Every sentence, with the statements of the release before."""
     for subject, target, sentence, _, _ in WRITTEN:
@@ -198,7 +178,7 @@ def _renders(known: Catalogue, row: dict[str, Any]) -> bool:
 
 
 def test_rows_of_the_release_before_become_codes(empty_database_url: str) -> None:
-    with before(empty_database_url) as link:
+    with database_before(empty_database_url, 12) as link:
         write(link, pod="old")
         migrate.apply(empty_database_url, phase="pre")
         check(link, pod="old")
@@ -209,7 +189,7 @@ def test_rows_of_the_release_before_become_codes(empty_database_url: str) -> Non
 def test_what_the_release_before_writes_during_an_upgrade_becomes_codes(
     empty_database_url: str,
 ) -> None:
-    with before(empty_database_url) as link:
+    with database_before(empty_database_url, 12) as link:
         migrate.apply(empty_database_url, phase="pre")
         write(link, pod="beside")
         check(link, pod="beside")
@@ -263,7 +243,7 @@ def _reason(link: psycopg.Connection[Any]) -> str:
 def test_a_delivery_that_was_stored_under_the_earlier_outcome_has_the_present_one(
     empty_database_url: str,
 ) -> None:
-    with before(empty_database_url) as link:
+    with database_before(empty_database_url, 12) as link:
         link.execute(
             "INSERT INTO deliveries (guid, received_at, action, outcome) VALUES"
             " ('a', runyard_now(), 'unknown', 'nonsense'), ('b', runyard_now(), 'queued', 'applied')"
@@ -283,7 +263,7 @@ ROWS = 50_000
 def test_a_conversion_that_is_killed_half_way_continues_with_the_rows_that_are_left(
     empty_database_url: str,
 ) -> None:
-    with before(empty_database_url) as link:
+    with database_before(empty_database_url, 12) as link:
         link.execute(
             "INSERT INTO transitions (at, subject, pod_uid, job_id, source, target, why, actor)"
             " SELECT runyard_now(), 'slot', 'p', n, '', 'executing', format('job %%s started', n), 'server-1'"

@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg.rows import dict_row
+from tests.db.earlier_release import database_before
 
 from runyard.db import migrate
 from runyard.wire.reasons import render
@@ -77,19 +77,7 @@ WRITTEN: list[tuple[str, str, Unprocessed, dict[str, Any]]] = [
 @contextmanager
 def before(url: str) -> Iterator[psycopg.Connection[Any]]:
     """A database of the release that stored sentences, with a run and an attempt for each of them."""
-    old = [each for each in migrate.history() if each.number < 16]
-    with psycopg.connect(url, autocommit=True, row_factory=dict_row) as link:
-        for each in old:
-            link.execute(each.sql.encode())
-        link.execute(
-            "CREATE TABLE runyard_migrations (name text PRIMARY KEY, checksum text NOT NULL,"
-            " applied_at timestamptz NOT NULL DEFAULT statement_timestamp())"
-        )
-        for each in old:
-            link.execute(
-                "INSERT INTO runyard_migrations (name, checksum) VALUES (%s, %s)",
-                [each.name, each.checksum],
-            )
+    with database_before(url, 16) as link:
         link.execute(
             "INSERT INTO test_runs (run_id, shard, account, project, storage_key)"
             " SELECT '00000000-0000-0000-0000-000000000000', n, 'acme', 'app', 'key-' || n"
