@@ -36,10 +36,10 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """The measurements. Times are in seconds."""
+    """The measurements. Times are in seconds, moments are those of `time.perf_counter`."""
 
     answered: list[float] = []  # from a webhook's sending to its response
-    delivered: list[float] = []  # from a webhook's sending to the JIT at a runner
+    delivered: list[tuple[float, float]] = []  # webhook sent, JIT at a runner; not durations
     statuses: dict[str, int] = {}  # of webhooks and polls
     late: float = 0.0  # the longest delay of the load generator itself
     seconds: float = 0.0
@@ -115,7 +115,7 @@ class Load:
         self._sent: dict[int, float] = {}
         self._statuses: dict[str, int] = {}
         self._answered: list[float] = []
-        self._delivered: list[float] = []
+        self._delivered: list[tuple[float, float]] = []
         self._late = 0.0
         self._all = asyncio.Event()
 
@@ -189,7 +189,7 @@ class Load:
             self._count(f"poll {status}")
             if status == 200:
                 job = msgspec.json.decode(body)["workflow_job_id"]
-                self._delivered.append(time.perf_counter() - self._sent[job])
+                self._delivered.append((self._sent[job], time.perf_counter()))
                 if len(self._delivered) == self._order.jobs:
                     self._all.set()
                 return
