@@ -55,7 +55,6 @@ class _Runs(msgspec.Struct):
 
 
 _mint = msgspec.json.Decoder(_Mint)
-_runner = msgspec.json.Decoder(RunnerView)
 _runners = msgspec.json.Decoder(_Runners)
 _job = msgspec.json.Decoder(JobView)
 _jobs = msgspec.json.Decoder(_Jobs)
@@ -132,15 +131,6 @@ class GitHub(Hooks, Setup):
             return Removal.BUSY
         self._calls.require(response, what=f"delete runner {runner_id} at {scope}", scope=scope)
         return Removal.DELETED
-
-    async def get_runner(self, scope: Scope, runner_id: int) -> RunnerView | None:
-        """One registration; `None` on 404, which also a lost permission causes."""
-        path = f"/{scope}/actions/runners/{runner_id}"
-        response = await self._calls.as_installation(scope, "GET", path, purpose="fence")
-        if response.status == 404:
-            return None
-        self._calls.require(response, what=f"runner {runner_id} at {scope}", scope=scope)
-        return read(_runner, response, what=f"runner {runner_id} at {scope}")
 
     async def find_runner(self, scope: Scope, name: str) -> RunnerView | None:
         """The registration of exactly that name; `None` only after a list that was read to its end."""
