@@ -19,7 +19,7 @@ from runyard.db.statements import load
 from runyard.xcresult.processor.queue.connector import jobs
 from runyard.xcresult.settings import QUEUE
 
-NOBODY = "00000000-0000-0000-0000-000000000000"
+UNKNOWN_RUN = "00000000-0000-0000-0000-000000000000"
 _UUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 _sql = load("runyard.xcresult.processor.queue")
 
@@ -75,7 +75,7 @@ async def fetch(tx: Tx, *, worker: int) -> Delivery | None:
     try:
         return msgspec.convert({**job.task_kwargs, "job": job.id}, Delivery)
     except msgspec.ValidationError:  # not created by runyard
-        return Delivery(job=job.id, run_id=NOBODY, shard=0)
+        return Delivery(job=job.id, run_id=UNKNOWN_RUN, shard=0)
 
 
 async def reschedule(tx: Tx, *, job: int, at: dt.datetime) -> bool:
