@@ -425,6 +425,21 @@ async def test_numbers_in_labels_can_be_compared(api: Api) -> None:
     assert await api.names(api.maps(), labelSelector="size < 9") == ["small"]
     assert await api.names(api.maps(), labelSelector="size in (3,some),size!=3") == ["vague"]
     assert (await api.refused("GET", api.maps(), labelSelector="size>x"))[0] == 400
+    assert await api.names(api.maps(), labelSelector="size>009") == ["large"]
+    most = 2**63 - 1
+    assert await api.names(api.maps(), labelSelector=f"size<{most}") == ["large", "small"]
+
+
+@pytest.mark.parametrize(
+    "number", ["9223372036854775808", "-4", "+4", "9" * 64, "0" * 64, "9" * 5000]
+)
+async def test_a_number_that_no_label_can_have_is_refused(api: Api, number: str) -> None:
+    await api.create(api.maps(), config("small", labels={"size": "3"}))
+    status = await api.why("GET", api.maps(), labelSelector=f"size>{number}")
+    assert (status["code"], status["reason"]) == (400, "BadRequest")
+    assert status["message"].count("Invalid value") == (
+        1 if len(number) < 64 or number[0] == "0" else 2
+    )
 
 
 async def test_a_watch_parameter_on_one_object_is_ignored(api: Api) -> None:

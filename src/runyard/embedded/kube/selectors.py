@@ -24,7 +24,9 @@ Operator = Literal["in", "notin", "exists", "absent", "gt", "lt"]
 _NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _TOKEN = re.compile(r"\s*(?:(?P<mark>==|!=|[=!(),<>])|(?P<word>[^\s=!(),<>]+))")
-_INTEGER = re.compile(r"[+-]?[0-9]+")
+_INTEGER = re.compile(
+    r"([+-]?)0*([0-9]{1,19})"
+)  # without leading zeros; Python refuses very long numbers
 _FIELD = re.compile(r"(?P<key>.*?)(?P<op>!=|==|=)(?P<value>.*)", re.DOTALL)
 _UNESCAPED = re.compile(r"\\(.)")
 _RULE = (
@@ -60,10 +62,10 @@ class Requirement(msgspec.Struct, frozen=True):
         if self.operator == "notin":
             return value is None or value not in self.values
         if self.operator in ("gt", "lt"):
-            if value is None or not _INTEGER.fullmatch(value):
+            number, bound = _int64(value or ""), _int64(self.values[0])
+            if number is None or bound is None:
                 return False
-            bound = int(self.values[0])
-            return int(value) > bound if self.operator == "gt" else int(value) < bound
+            return number > bound if self.operator == "gt" else number < bound
         return (value is not None) == (self.operator == "exists")
 
 
@@ -243,14 +245,25 @@ def _check_key(key: str) -> None:
 
 
 def _check_values(key: str, operator: Operator, values: tuple[str, ...]) -> None:
+    """Refuse values that no label can have; two reasons are reported together, as a real API server does."""
+    whys = []
     for index, value in enumerate(values):
-        if operator in ("gt", "lt"):
-            if not _INTEGER.fullmatch(value):
-                why = "for 'Gt', 'Lt' operators, the value must be an integer"
-                raise _unparsed(f'values[{index}]: Invalid value: "{value}": {why}')
-        elif value and (len(value) > 63 or not _NAME.fullmatch(value)):
+        if operator in ("gt", "lt") and _int64(value) is None:
+            why = "for 'Gt', 'Lt' operators, the value must be an integer"
+            whys.append(f'values[{index}]: Invalid value: "{value}": {why}')
+    for index, value in enumerate(values):
+        if value and (len(value) > 63 or not _NAME.fullmatch(value)):
             why = "must be no more than 63 bytes" if len(value) > 63 else f"a valid label {_RULE}"
-            raise _unparsed(f'values[{index}][{key}]: Invalid value: "{value}": {why}')
+            whys.append(f'values[{index}][{key}]: Invalid value: "{value}": {why}')
+    if whys:
+        raise _unparsed(whys[0] if len(whys) == 1 else f"[{', '.join(whys)}]")
+
+
+def _int64(text: str) -> int | None:
+    """Return a number of 64 bits; None if the text is not one, as for a real API server."""
+    found = _INTEGER.fullmatch(text)
+    number = 0 if found is None else int("".join(found.groups()))
+    return number if found is not None and -(1 << 63) <= number < 1 << 63 else None
 
 
 # ---- fields
