@@ -31,6 +31,8 @@ REFUSED = {
     "nothing": (EnvVar(name="X", value_from={}), "X.*nothing"),
     "newline in a name": (EnvVar(name="X\nY=1"), "name"),
     "no name": (EnvVar(value="1"), "name"),
+    "a dot, which the guest's shell cannot export": (EnvVar(name="a.b"), "a.b.*underscores"),
+    "a dash, which the guest's shell cannot export": (EnvVar(name="a-b"), "a-b.*underscores"),
 }
 
 

@@ -23,7 +23,7 @@ _MEMORY_UNITS = {
     "Gi": Decimal(2**30),
     "Ti": Decimal(2**40),
 }
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,255}")
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")  # what the guest's shell can export
 
 
 class UnsupportedSpec(ValueError):
@@ -47,7 +47,10 @@ def resolve_env(
     resolved: dict[str, str] = {}
     for variable in variables:
         if not _ENV_NAME.fullmatch(variable.name):
-            raise UnsupportedSpec(f"environment variable name {variable.name[:64]!r} is invalid")
+            raise UnsupportedSpec(
+                f"environment variable name {variable.name[:64]!r} is invalid:"
+                " use letters, digits and underscores, and no digit first"
+            )
         resolved[variable.name] = _value(variable, fields)
     return tuple(resolved.items())
 
