@@ -287,7 +287,7 @@ def test_a_programming_error_is_a_500_and_is_counted(database_url: str, app_keys
         got = await client.request("POST", DISPATCH, authorization=f"Bearer {guest.token}")
         assert (got.status, got.json()["code"]) == (500, ProblemCode.DISPATCH_FAILED)
         assert guest.token.encode() not in got.body
-        counted = {"component": "server", "action": "request", "outcome": "defect"}
+        counted = {"component": "server", "action": "request", "outcome": "internal-error"}
         assert harness.meter.get(RUNYARD_ACTIONS_TOTAL, **counted) == 1
 
     play(scenario, database_url, app_keys)

@@ -139,7 +139,7 @@ def test_an_unexpected_error_is_answered_and_counted(database_url: str, app_keys
         harness.kube_wire.tamper = tamper
         answer = await harness.poll(guest)
         assert (answer.status, answer.json()["code"]) == (500, ProblemCode.DISPATCH_FAILED)
-        counted = {"component": "server", "action": "request", "outcome": "defect"}
+        counted = {"component": "server", "action": "request", "outcome": "internal-error"}
         assert harness.meter.get(RUNYARD_ACTIONS_TOTAL, **counted) == 1
 
     play(scenario, database_url, app_keys)

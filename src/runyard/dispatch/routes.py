@@ -211,7 +211,7 @@ class Api:
                     RUNYARD_ACTIONS_TOTAL,
                     component=Component.SERVER,
                     action="request",
-                    outcome="defect",
+                    outcome="internal-error",
                 )
                 self._log.error("request failed", path=request.path, exc_info=defect)
                 return problem(500, ProblemCode.DISPATCH_FAILED, reason="see the server's log")

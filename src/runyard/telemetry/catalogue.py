@@ -518,7 +518,14 @@ RUNYARD_ACTIONS_TOTAL = counter(
     "Actions of plans that were applied, by outcome.",
     COMPONENT,
     Label("action", "slug of the action, such as `verify-pod`"),
-    Label("outcome", "slug of the outcome: `ok`, `conflict`, or the kind of the error"),
+    Label(
+        "outcome",
+        "slug of the outcome: `ok`, `conflict`, or the kind of the error;"
+        " of `mint`: `arm`, `fail`, `clear-stamp-and-fail` or `abandon`, and `database` or how a refusal is"
+        " handled, such as `retry`;"
+        " of `redeliver`: `requested` or `no-longer-stored`; of `request`: `internal-error`;"
+        " of a question about a slot: `failed`, or the event that it led to",
+    ),
     of=(Component.SERVER, Component.OPERATOR, Component.AGENT),
 )
 RUNYARD_FENCES_TOTAL = counter(

@@ -115,9 +115,9 @@ class MissingDeliveries:
             RUNYARD_ACTIONS_TOTAL,
             component=Component.SERVER,
             action="redeliver",
-            outcome="asked" if sent else "forgotten",
+            outcome="requested" if sent else "no-longer-stored",
         )
-        self._log.warning("redelivery requested", guid=attempt.guid, asked=tries, why=why)
+        self._log.warning("redelivery requested", guid=attempt.guid, tries=tries, why=why)
 
     async def _record_failure(self, attempt: DeliveryView) -> int:
         """Record that a delivery failed; returns how often it has."""
