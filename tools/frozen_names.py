@@ -60,6 +60,7 @@ ENUMS: dict[str, type[StrEnum]] = {
     "reason/finding-left": dispatch.Left,
     "reason/held": dispatch.Holding,
     "reason/job-request": dispatch.Requested,
+    "reason/job-trust": dispatch.Trust,
     "reason/node-condition": node.NodeReason,
     "reason/pod-status": node.PodReason,
     "reason/pool-action": pools.Why,

@@ -98,6 +98,7 @@ async def everything(
     assert len(await call("runner_groups", org)) == 1
     assert (await call("rate_limit", org)).limit
     assert await call("newest_runner", org)
+    assert (await call("get_run", repo, run)).event == "push"
     assert len(await call("run_jobs", repo, run)) == 1
     assert await call("cancel_run", repo, run)
     await call("rerun_job", repo, job)

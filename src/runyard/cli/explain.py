@@ -44,6 +44,7 @@ def rendered(found: ExplanationView) -> str:
     for place, step in enumerate(found.chain, 1):
         mark = "*" if step == binding else " "
         lines += _step(step, f"{mark}{place}", now=found.at)
+    lines += [f"fact: {each.text}" for each in found.facts]
     lines += [f"not known: {each}" for each in found.unknown]
     return "\n".join(lines)
 

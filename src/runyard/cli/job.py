@@ -113,6 +113,7 @@ def show(client: ServerClient, number: int, *, as_json: bool) -> None:
         ("started", moment(one.started_at)),
         ("completed", moment(one.completed_at)),
         ("runner", one.runner_name or "-"),
+        ("trust", one.trust_text or "-"),
     )
     show_table(("field", "value"), pairs)
     if found.slots:

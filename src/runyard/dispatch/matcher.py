@@ -143,6 +143,8 @@ class Matcher:
                 self._waiters.mark_busy(proposal.pod_uid)
                 paid = proposal.event.job_id in result.paid
                 self._mint(spawn, snapshot, proposal, decision.slot, result.era, paid=paid)
+            else:
+                spawn(self._minter.mark_committed(decision.slot))  # its runner has a new job
         return claimed
 
     def _still_polled(self, proposal: Proposal) -> bool:

@@ -33,6 +33,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     workflow: str = ""
     branch: str = ""
     head_sha: str = ""
+    trust: str = ""  # empty: not decided yet
 
 
 class RowsChanged(Exception):

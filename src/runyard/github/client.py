@@ -23,7 +23,7 @@ from runyard.github.calls import Calls, read
 from runyard.github.hooks import Hooks
 from runyard.github.scope import Scope
 from runyard.github.setup import Setup
-from runyard.github.views import JobView, MintedRunner, Removal, RunnerView
+from runyard.github.views import JobView, MintedRunner, Removal, RunnerView, RunView
 from runyard.http.messages import Pairs, Transport
 
 _PAGE = 100
@@ -58,6 +58,7 @@ _mint = msgspec.json.Decoder(_Mint)
 _runners = msgspec.json.Decoder(_Runners)
 _job = msgspec.json.Decoder(JobView)
 _jobs = msgspec.json.Decoder(_Jobs)
+_run = msgspec.json.Decoder(RunView)
 _runs = msgspec.json.Decoder(_Runs)
 
 
@@ -163,6 +164,15 @@ class GitHub(Hooks, Setup):
             return None
         self._calls.require(response, what=f"job {job_id} at {repo}", scope=repo)
         return read(_job, response, what=f"job {job_id} at {repo}")
+
+    async def get_run(self, repo: Scope, run_id: int, *, purpose: str = "read") -> RunView | None:
+        """One workflow run; `None` on 404, which also a lost permission causes."""
+        path = f"/{_repo(repo)}/actions/runs/{run_id}"
+        response = await self._calls.as_installation(repo, "GET", path, purpose=purpose)
+        if response.status == 404:
+            return None
+        self._calls.require(response, what=f"run {run_id} at {repo}", scope=repo)
+        return read(_run, response, what=f"run {run_id} at {repo}")
 
     async def list_queued_jobs(self, repo: Scope, *, purpose: str = "read") -> tuple[JobView, ...]:
         """Jobs that wait for a runner, of the runs that are queued or under way, by id."""

@@ -8,11 +8,13 @@ Invariant: a JIT configuration is a credential; it appears in no repr.
 """
 
 import enum
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from runyard.wire.instants import from_rfc3339
+
+T = TypeVar("T")
 
 
 class Removal(enum.StrEnum):
@@ -203,11 +205,39 @@ class RateView(msgspec.Struct, frozen=True, kw_only=True):
     reset: int
 
 
+class OwnerRef(msgspec.Struct, frozen=True):
+    """The account that owns a repository, or that started a run."""
+
+    login: str = ""
+    id: int = 0
+
+
 class RepositoryView(msgspec.Struct, frozen=True, kw_only=True):
     """A repository, of an event or of a list."""
 
     id: int
     full_name: str
+    owner: OwnerRef | None = None
+
+
+class RunView(msgspec.Struct, frozen=True, kw_only=True):
+    """A workflow run: what started it, and the repository that its code is from (none if that was deleted)."""
+
+    event: str = ""
+    repository: RepositoryView | None = None
+    head_repository: RepositoryView | None = None
+    actor: OwnerRef | None = None
+
+
+class _Branch(msgspec.Struct, frozen=True):
+    repo: RepositoryView | None = None  # none if that repository was deleted
+
+
+class PullRequestView(msgspec.Struct, frozen=True, kw_only=True):
+    """A pull request: the branch that it is from, and what its author is to the repository."""
+
+    head: _Branch = _Branch()
+    author_association: str = ""
 
 
 class InstallationRef(msgspec.Struct, frozen=True):
@@ -224,9 +254,29 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
     repository: RepositoryView
     installation: InstallationRef | None = None
     organization: Account | None = None  # absent where a person owns the repository
+    # Not in every event of GitHub: of any type, so that an event is applied whatever they contain.
+    workflow_run: Any = None
+    pull_request: Any = None
+
+    @property
+    def run(self) -> RunView | None:
+        """The run of the job, if the event has it in a form that can be read."""
+        return _read_part(self.workflow_run, RunView)
+
+    @property
+    def pull(self) -> PullRequestView | None:
+        """The pull request of the job, if the event has it in a form that can be read."""
+        return _read_part(self.pull_request, PullRequestView)
 
 
 _job_events = msgspec.json.Decoder(JobEvent)
+
+
+def _read_part(part: Any, kind: type[T]) -> T | None:
+    try:
+        return msgspec.convert(part, kind)
+    except msgspec.ValidationError:
+        return None
 
 
 def read_job_event(body: bytes) -> JobEvent:

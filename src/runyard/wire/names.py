@@ -15,7 +15,10 @@ POOL_PLURAL = "runnerpools"
 RUNNER = "tuist.dev/runner"  # "true": a runner Pod
 RUNNER_POOL = "tuist.dev/runner-pool"  # pool membership
 POOL_OWNER = "tuist.dev/runner-pool-owner"  # the stamp: busy, by the server, before delivery
-RUNNER_ACCOUNT = "tuist.dev/runner-account"  # dispatch committed
+RUNNER_ACCOUNT = (
+    "tuist.dev/runner-account"  # dispatch committed: the number of the account at GitHub
+)
+CACHE_UNTRUSTED = "tuist.dev/runner-cache-untrusted"  # "true": no cache for this job
 DRAIN_ELIGIBLE = "tuist.dev/drain-eligible"  # this stale Pod may be answered with 410 now
 OPERATOR_DRAIN = "tuist.dev/runner-operator-drain"  # an operator marked this Pod for removal
 APP_NAME = "app.kubernetes.io/name"

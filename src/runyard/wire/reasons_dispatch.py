@@ -227,5 +227,23 @@ class Objection(Code):
     )
 
 
+class Trust(Code):
+    """Whether the code of a job is trusted. Only `SAME_REPOSITORY` is."""
+
+    SAME_REPOSITORY = "same-repository", "trusted: its code is from the repository itself"
+    FORK = "fork", "untrusted: its code is from a fork"
+    PULL_REQUEST_TARGET = (
+        "pull-request-target",
+        "untrusted: pull_request_target started it, which may run the code of a fork",
+    )
+    OUTSIDE_ACTOR = (
+        "outside-actor",
+        "untrusted: who started it is no owner, member or collaborator",
+    )
+    OPEN_EVENT = "open-event", "untrusted: an event that any account can cause started it"
+    UNKNOWN = "trust-unknown", "untrusted: it is not known where its code is from"
+
+
 TRANSITIONS = Catalogue(Why)
 REQUESTS = Catalogue(Requested)
+TRUST = Catalogue(Trust)

@@ -124,6 +124,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     priority: int
     runner_name: str
     conclusion: str
+    trust: str = ""  # a code; `same-repository` is the only one that is trusted
+    trust_text: str = ""
     enqueued_at: float
     claimed_at: float | None = None
     started_at: float | None = None

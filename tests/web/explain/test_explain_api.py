@@ -13,7 +13,7 @@ from runyard.web.explain.values import Constraint
 from runyard.web.explain.views import ExplanationView
 from runyard.web.settings import Settings
 from runyard.wire.reasons import Catalogue
-from runyard.wire.reasons_dispatch import Holding
+from runyard.wire.reasons_dispatch import TRUST, Holding, Trust
 
 TOKEN = "a-token-that-is-long-enough"
 
@@ -23,6 +23,19 @@ async def explained(site: Site, kind: str, id_: str) -> ExplanationView:
     assert answer.status == 200, answer.body
     assert answer.header("cache-control") == "no-store"
     return msgspec.json.decode(answer.body, type=ExplanationView)
+
+
+def test_a_job_of_a_fork_is_explained_as_untrusted(database_url: str) -> None:
+    async def scenario(site: Site) -> None:
+        await site.pool()
+        for job, stored in ((7, "fork"), (8, "same-repository"), (9, "")):
+            site.job(job)
+            site.execute("UPDATE jobs SET trust = %s WHERE job_id = %s", stored, job)
+        for job, trust in ((7, Trust.FORK), (8, Trust.SAME_REPOSITORY), (9, Trust.UNKNOWN)):
+            found = await explained(site, "job", str(job))
+            assert [(each.code, each.text) for each in found.facts] == [(trust, TRUST.text(trust))]
+
+    visit(scenario, database_url)
 
 
 def test_a_job_a_pod_a_pool_and_a_runner_are_explained(database_url: str) -> None:

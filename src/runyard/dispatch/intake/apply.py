@@ -12,6 +12,8 @@ from runyard.db.contract import Statement, Tx
 from runyard.dispatch.machine.events import JobFact, JobQueued, JobWaiting
 from runyard.dispatch.machine.values import Decision
 from runyard.dispatch.matching.values import Kind
+from runyard.dispatch.origin import read_facts
+from runyard.dispatch.plans.trust import decide
 from runyard.dispatch.recovery.reading import to_fact
 from runyard.dispatch.settings import Settings
 from runyard.dispatch.store import SQL, Applied, JobInfo, Store
@@ -22,7 +24,7 @@ from runyard.telemetry.catalogue import TUIST_RUNNERS_WEBHOOK_COUNT
 from runyard.telemetry.meter import Meter
 from runyard.text import cleaned
 from runyard.wire.reasons import Reason
-from runyard.wire.reasons_dispatch import DeliveryOutcome, Objection
+from runyard.wire.reasons_dispatch import DeliveryOutcome, Objection, Trust
 
 ACTIONS = ("waiting", "queued", "in_progress", "completed")
 _ID_LIMIT = 1 << 63
@@ -184,6 +186,7 @@ class Intake:
             "tenant": _tenant(event),
             "installation_id": installation,
             "kind": kind,
+            "account_id": _account_id(event),
             "limits": self._limits,
         }
         return SQL.tenant_insert, row
@@ -225,6 +228,13 @@ def _tenant(event: JobEvent) -> str:
     return event.repository.full_name.partition("/")[0]
 
 
+def _account_id(event: JobEvent) -> int:
+    """The number of the account that owns the repository; 0 if the event does not say."""
+    owner = event.repository.owner
+    numbers = (0 if owner is None else owner.id, event.organization.id if event.organization else 0)
+    return next((each for each in numbers if 0 < each < _ID_LIMIT), 0)
+
+
 def _delivery(guid: str, event: JobEvent) -> Callable[[Decision], Statement]:
     """Make the statement that records a delivery with its outcome."""
 
@@ -255,7 +265,18 @@ def _info(event: JobEvent) -> JobInfo:
         workflow=shown_text(job.workflow_name),
         branch=shown_text(job.head_branch),
         head_sha=shown_text(job.head_sha),
+        trust=_trust(event),
     )
+
+
+def _trust(event: JobEvent) -> str:
+    """Whether the job's code is trusted, if the event says where it is from; empty if it does not.
+
+    Only a job's first event is used: a later one of the same job has nothing to add.
+    """
+    facts = read_facts(event.run, event.pull)
+    decided = decide(facts, repository=event.repository.full_name)
+    return "" if decided is Trust.UNKNOWN else decided.value
 
 
 def _fact(event: JobEvent, tenant: str) -> JobFact:

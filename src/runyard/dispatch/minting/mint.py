@@ -106,6 +106,10 @@ class Minter:
         finally:
             self._waiters.wake(slot.pod_uid)
 
+    async def mark_committed(self, slot: Slot) -> None:
+        """Label the Pod of a runner that has been assigned a job."""
+        await self._stamper.mark_committed(slot)
+
     async def _mint_and_stamp(
         self, slot: Slot, labels: tuple[str, ...], *, paid: bool
     ) -> tuple[_Minted, StampAnswer]:

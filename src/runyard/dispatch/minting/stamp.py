@@ -9,29 +9,34 @@ from typing import Any
 
 from runyard.clock import Clock
 from runyard.dispatch.machine.values import Slot
+from runyard.dispatch.minting.trust import JobTrust
 from runyard.dispatch.plans.mint import StampAnswer
+from runyard.dispatch.plans.trust import is_trusted
 from runyard.http.errors import NotSent, TransportError
 from runyard.kube.client import Kube
 from runyard.kube.errors import Conflict, Forbidden, Invalid, KubeError, NotFound
 from runyard.kube.kinds import PODS
 from runyard.telemetry.log import Logger
-from runyard.wire.names import POOL_OWNER, RUNNER_ACCOUNT
+from runyard.wire.names import CACHE_UNTRUSTED, POOL_OWNER, RUNNER_ACCOUNT
 
 
 class Stamper:
-    """Writes and clears the owner label of Pods."""
+    """Writes and clears the owner label of Pods, and writes the labels of a committed dispatch."""
 
-    def __init__(self, kube: Kube, *, namespace: str, clock: Clock, log: Logger) -> None:
+    def __init__(
+        self, kube: Kube, *, namespace: str, clock: Clock, log: Logger, trust: JobTrust
+    ) -> None:
         self._kube = kube
         self._namespace = namespace
         self._clock = clock
         self._log = log
+        self._trust = trust
 
     async def stamp(self, slot: Slot, *, within: float) -> StampAnswer:
         """Stamp the Pod with its tenant. Errors of the Kubernetes API are answers, not raised."""
         try:
             async with self._clock.timeout(within):
-                pod = await self._label(slot, POOL_OWNER, slot.tenant)
+                pod = await self._label(slot, {POOL_OWNER: slot.tenant})
         except Invalid as error:
             self._log.warning(
                 "the account name is no valid label value", pod=slot.pod_name, error=str(error)
@@ -52,7 +57,7 @@ class Stamper:
         """Remove the stamp; True only if it is certainly removed."""
         try:
             async with self._clock.timeout(within):
-                await self._label(slot, POOL_OWNER, None)
+                await self._label(slot, {POOL_OWNER: None})
         except (NotFound, Conflict):
             return True  # that Pod is gone, and its stamp with it
         except (KubeError, TransportError, TimeoutError) as error:
@@ -61,14 +66,29 @@ class Stamper:
         return True
 
     async def mark_committed(self, slot: Slot) -> None:
-        """Label the Pod as committed. Best effort: only tools outside of runyard read it."""
-        try:
-            await self._label(slot, RUNNER_ACCOUNT, slot.tenant)
-        except (KubeError, TransportError) as error:
-            self._log.info("commit label not written", pod=slot.pod_name, error=str(error))
+        """Label the Pod with its account and, unless its job is trusted, as untrusted; both in one request.
 
-    async def _label(self, slot: Slot, label: str, value: str | None) -> dict[str, Any]:
-        body = {"metadata": {"labels": {label: value}}}
+        Hosts with a cache give the account's cache to a Pod that has the first label and not the second. Best effort:
+        runyard itself reads neither. The mark is never removed: a Pod may get a second job, but not its trust back.
+        """
+        origin = await self._trust.of(slot)
+        labels: dict[str, str | None] = {}
+        if origin.account_id:
+            labels[RUNNER_ACCOUNT] = str(origin.account_id)
+        if not is_trusted(origin.trust):
+            labels[CACHE_UNTRUSTED] = "true"
+        if not labels:
+            return
+        try:
+            await self._label(slot, labels)
+        except (KubeError, TransportError) as error:
+            self._log.info("labels of the commit not written", pod=slot.pod_name, error=str(error))
+
+    async def _label(self, slot: Slot, labels: dict[str, str | None]) -> dict[str, Any]:
         return await self._kube.patch(
-            PODS, slot.pod_name, body, namespace=self._namespace, uid=slot.pod_uid
+            PODS,
+            slot.pod_name,
+            {"metadata": {"labels": labels}},
+            namespace=self._namespace,
+            uid=slot.pod_uid,
         )

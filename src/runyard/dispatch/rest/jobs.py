@@ -14,13 +14,14 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from runyard.db.contract import Database, Row, Tx
+from runyard.dispatch.plans.trust import trust_of
 from runyard.dispatch.rest.tenants import SQL
 from runyard.github.client import GitHub
 from runyard.github.errors import GitHubError, NotAllowed
 from runyard.github.scope import Scope, repository
 from runyard.telemetry.log import Logger
 from runyard.wire.reasons import Reason, logged, render
-from runyard.wire.reasons_dispatch import REQUESTS, TRANSITIONS, Requested
+from runyard.wire.reasons_dispatch import REQUESTS, TRANSITIONS, TRUST, Requested
 from runyard.wire.rest import Asked, Job, JobDetail, Jobs, Question, Slot, Transition
 
 _NEWEST = (1 << 63) - 1
@@ -219,4 +220,6 @@ def _transition(row: Row) -> Transition:
 
 
 def _job(row: Row) -> Job:
-    return Job(**{**row, "labels": tuple(row["labels"])})
+    trust = trust_of(row["trust"])
+    told = {"trust": trust.value, "trust_text": TRUST.text(trust)}
+    return Job(**{**row, "labels": tuple(row["labels"]), **told})

@@ -105,6 +105,7 @@ def run(record: Run) -> Json:
         "conclusion": conclusion,
         "created_at": to_rfc3339(record.created_at),
         "repository": repository(record.repo),
+        "head_repository": repository(record.repo),
         "jobs_url": f"{HOST}/repos/{record.repo.full_name}/actions/runs/{record.id}/jobs",
     }
 

@@ -99,6 +99,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     verified: bool
     runner_name: str
     conclusion: str
+    trust: str = ""
     installation_id: int
     enqueued_at: float
     look_at: float

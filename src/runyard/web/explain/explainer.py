@@ -15,6 +15,7 @@ import msgspec
 from runyard.db.contract import Database, DatabaseError
 from runyard.dispatch.machine.values import SlotState
 from runyard.dispatch.matching.values import Matching
+from runyard.dispatch.plans.trust import trust_of
 from runyard.telemetry.log import redact
 from runyard.web.explain import dependencies
 from runyard.web.explain.context import (
@@ -34,6 +35,7 @@ from runyard.web.settings import Settings
 from runyard.web.snapshot import Snapshot
 from runyard.web.values import Source
 from runyard.wire import names
+from runyard.wire.reasons import Reason
 
 JOBS = "the jobs that GitHub reported (a job whose webhook was lost is found within minutes)"
 SLOTS = "the slots, open and closed (by runner id: only while the runner may exist at GitHub)"
@@ -76,8 +78,9 @@ class Explainer:
         unknown = _unread(snapshot)
         down = _down(snapshot)
         chain: tuple[Step, ...] | None
+        facts: tuple[Reason, ...] = ()
         try:
-            chain = await self._chain(subject, id_, await self._context(snapshot))
+            chain, facts = await self._chain(subject, id_, await self._context(snapshot))
         except DatabaseError as error:
             source = Source(
                 name="Postgres", state="down", message=str(redact(str(error)))[:_MESSAGE]
@@ -91,23 +94,28 @@ class Explainer:
                 if down is None
                 else dependencies.database(down),
             )
-        return explained(subject, id_, chain, at=snapshot.at, unknown=unknown)
+        return explained(subject, id_, chain, at=snapshot.at, facts=facts, unknown=unknown)
 
-    async def _chain(self, subject: Subject, id_: str, context: Context) -> tuple[Step, ...]:
+    async def _chain(
+        self, subject: Subject, id_: str, context: Context
+    ) -> tuple[tuple[Step, ...], tuple[Reason, ...]]:
         if subject == "job":
             return await self._job(id_, context)
         if subject == "pool":
             pool = context.pool(id_)
-            return () if pool is None else explain_pool(pool, context)
+            return (() if pool is None else explain_pool(pool, context)), ()
         rows = await read_slot(self._database, id_, self._dispatch.limits)
-        return explain_runner(id_, rows.slot, context)
+        return explain_runner(id_, rows.slot, context), ()
 
-    async def _job(self, id_: str, context: Context) -> tuple[Step, ...]:
+    async def _job(self, id_: str, context: Context) -> tuple[tuple[Step, ...], tuple[Reason, ...]]:
         job_id = number(id_)
         if job_id is None:
-            return ()
+            return (), ()
         rows: Rows = await read_job(self._database, job_id, self._dispatch.limits)
-        return () if rows.job is None else explain_job(rows.job, rows.slot, context)
+        if rows.job is None:
+            return (), ()
+        facts = (trust_of(rows.job.trust).because(),)
+        return explain_job(rows.job, rows.slot, context), facts
 
     async def _context(self, snapshot: Snapshot) -> Context:
         rate_budgets = await self._dispatch.rate_budgets()

@@ -92,13 +92,17 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """The chain of causes. `binding` is one of its steps; `unknown` are sources that could not be read."""
+    """The chain of causes. `binding` is one of its steps; `unknown` are sources that could not be read.
+
+    `facts` are true of the object and hold nothing: whether a job is trusted.
+    """
 
     subject: Subject
     id: str
     at: float
     binding: Step
     chain: tuple[Step, ...]
+    facts: tuple[Reason, ...] = ()
     unknown: tuple[str, ...] = ()
 
     @property
@@ -116,10 +120,22 @@ class Unknown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explained(
-    subject: Subject, id_: str, chain: tuple[Step, ...], *, at: float, unknown: tuple[str, ...] = ()
+    subject: Subject,
+    id_: str,
+    chain: tuple[Step, ...],
+    *,
+    at: float,
+    facts: tuple[Reason, ...] = (),
+    unknown: tuple[str, ...] = (),
 ) -> Explanation:
     """Build an explanation. If every step leads, the cause is not known, and the last step is binding."""
     binding = next((step for step in chain if not step.leads), chain[-1])
     return Explanation(
-        subject=subject, id=id_, at=at, binding=binding, chain=chain, unknown=unknown
+        subject=subject,
+        id=id_,
+        at=at,
+        binding=binding,
+        chain=chain,
+        facts=facts,
+        unknown=unknown,
     )

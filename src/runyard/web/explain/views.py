@@ -26,6 +26,13 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class FactView(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is true of the object and holds nothing."""
+
+    code: str
+    text: str
+
+
 class ExplanationView(msgspec.Struct, frozen=True, kw_only=True):
     """The chain of causes. `binding` is one of its steps; `unknown` are sources that could not be read."""
 
@@ -34,6 +41,7 @@ class ExplanationView(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     binding: StepView
     chain: tuple[StepView, ...]
+    facts: tuple[FactView, ...] = ()
     unknown: tuple[str, ...] = ()
 
     @property
@@ -50,6 +58,7 @@ def view(found: Explanation) -> ExplanationView:
         at=found.at,
         binding=step_view(found.binding),
         chain=tuple(map(step_view, found.chain)),
+        facts=tuple(FactView(code=each.slug, text=render(each)) for each in found.facts),
         unknown=found.unknown,
     )
 

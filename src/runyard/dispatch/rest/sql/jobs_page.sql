@@ -1,6 +1,6 @@
 -- Jobs of any state, newest first, before a given one.
 SELECT job_id AS job, tenant, repository, name, workflow, branch, head_sha, run_id, run_attempt, labels, state,
-    verified, priority, runner_name, conclusion,
+    verified, priority, runner_name, conclusion, trust,
     extract(epoch FROM enqueued_at)::double precision AS enqueued_at,
     extract(epoch FROM claimed_at)::double precision AS claimed_at,
     extract(epoch FROM started_at)::double precision AS started_at,

@@ -1,0 +1,93 @@
+"""Finds out whether the job of a slot is trusted: from its event, or by reading its run at GitHub, once per run.
+
+Nothing here is raised: what cannot be read is not trusted.
+"""
+
+import msgspec
+
+from runyard.clock import Clock
+from runyard.db.contract import Database, DatabaseError, Row, Tx
+from runyard.dispatch.machine.values import Slot
+from runyard.dispatch.origin import read_facts
+from runyard.dispatch.plans.trust import decide, trust_of
+from runyard.dispatch.store import SQL
+from runyard.github.client import GitHub
+from runyard.github.errors import GitHubError
+from runyard.github.scope import repository
+from runyard.github.views import RunView
+from runyard.telemetry.log import Logger
+from runyard.wire.reasons import logged
+from runyard.wire.reasons_dispatch import Trust
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """The account of a job (0: its number is not known), and whether the job is trusted."""
+
+    account_id: int = 0
+    trust: Trust = Trust.UNKNOWN
+
+
+class JobTrust:
+    """Reads the trust of jobs; `within` bounds the read at GitHub, in seconds."""
+
+    def __init__(
+        self, database: Database, *, github: GitHub, clock: Clock, log: Logger, within: float
+    ) -> None:
+        self._database = database
+        self._github = github
+        self._clock = clock
+        self._log = log
+        self._within = within
+
+    async def of(self, slot: Slot) -> Origin:
+        """Return the account and the trust of the job that the slot is intended for."""
+        known = Origin()
+        try:
+            row = await self._row(slot.intended_job)
+            if row is None:
+                return known
+            known = Origin(account_id=row["account_id"], trust=trust_of(row["trust"]))
+            if (row["trust"] and known.account_id) or not row["run_id"]:
+                return known
+            scope = repository(row["repository"], installation_id=row["installation_id"])
+            async with self._clock.timeout(self._within):
+                run = await self._github.get_run(scope, row["run_id"])
+            if run is not None:
+                known = _with_run(known, row, run)
+                await self._record(slot, row, known)
+        except (DatabaseError, GitHubError, TimeoutError) as error:
+            self._log.warning(
+                "origin of the job's code not read or not stored",
+                job=slot.intended_job,
+                **logged(known.trust.because()),
+                error=str(error),
+            )
+        return known
+
+    async def _row(self, job_id: int | None) -> Row | None:
+        async def work(tx: Tx) -> Row | None:
+            return await tx.one(SQL.job_trust, job_id=job_id)
+
+        return await self._database.transact(work, name="job trust")
+
+    async def _record(self, slot: Slot, row: Row, read: Origin) -> None:
+        async def work(tx: Tx) -> None:
+            await tx.run(
+                SQL.run_trust_record,
+                tenant=slot.tenant,
+                repository=row["repository"],
+                run_id=row["run_id"],
+                trust=read.trust.value,
+                account_id=read.account_id,
+            )
+
+        await self._database.transact(work, name="run trust")
+
+
+def _with_run(known: Origin, row: Row, run: RunView) -> Origin:
+    decided = decide(read_facts(run), repository=row["repository"])
+    owner = None if run.repository is None else run.repository.owner
+    return Origin(
+        account_id=known.account_id or (0 if owner is None else max(0, owner.id)),
+        trust=known.trust if row["trust"] else decided,
+    )
