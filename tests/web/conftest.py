@@ -1,6 +1,9 @@
 """Tests of this folder use a real Postgres, and one key for all practice GitHubs."""
 
 import pytest
+from tests.fixtures_browser import (  # noqa: F401 fixtures are found by their names here
+    chromium,
+)
 from tests.fixtures_postgres import (  # noqa: F401 fixtures are found by their names here
     database_url,
     postgres,

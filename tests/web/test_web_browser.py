@@ -9,10 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
-from tests.conftest import Absent
 from tests.web.web_harness import EVIL, QUICK, Site, site
 
-CHROMIUM = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
 DESKTOP: ViewportSize = {"width": 1360, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 TOKEN = "correct-horse-battery-staple"
@@ -20,12 +18,6 @@ Scenario = Callable[[Site, Browser], Awaitable[None]]
 
 pytestmark = pytest.mark.slow
 expect.set_options(timeout=20_000)
-
-
-@pytest.fixture
-def chromium(absent: Absent) -> str:
-    found = next((path for path in CHROMIUM if Path(path).exists()), "")
-    return found or absent("chromium", "apt-get install -y chromium")
 
 
 def browse(scenario: Scenario, url: str, chromium: str, **changes: object) -> None:

@@ -106,7 +106,7 @@ class Page:
             f'<input type="hidden" name="manifest" value="{_quoted(body)}">'
             "<button>Continue to GitHub</button></form>"
         )
-        return _page(200, text, form=manifest.web_of(wanted.api))
+        return _page(200, text, posts=True)
 
     async def _back(self, request: Request) -> Response:
         given = request.param("state").encode("utf-8", "surrogatepass")
@@ -144,11 +144,17 @@ def _quoted(body: dict[str, object]) -> str:
     return html.escape(msgspec.json.encode(body).decode(), quote=True)
 
 
-def _page(status: int, text: str, *, form: str = "") -> Response:
+def _page(status: int, text: str, *, posts: bool = False) -> Response:
+    """One page; the one that `posts` has no `form-action`.
+
+    Browsers apply `form-action` to every redirect after the form, too: to a login on another host, and to the one back
+    to us. Which hosts these are, only GitHub knows. The page has one form, and no text of others in it.
+    """
     policy = (
-        f"default-src 'none'; style-src 'unsafe-inline'; form-action {form or chr(39) + 'none' + chr(39)};"
-        " base-uri 'none'; frame-ancestors 'none'"
+        "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
     )
+    if not posts:
+        policy += "; form-action 'none'"
     document = (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>runyard</title>'
         f"<style>{_STYLE}</style>{text}</html>"
