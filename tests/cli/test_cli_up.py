@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from runyard.cli import uprun as module
+from runyard.cli.github_auth import GithubIdentity
 from runyard.cli.githubfiles import AppDirectory, Connected
 from runyard.cli.main import cli
 from runyard.cli.main import run as run_cli
@@ -119,7 +120,7 @@ def test_a_real_github_reaches_the_machine_as_it_was_described(
     directory.keep(app, key=app_keys.private_pem, secret="hush")
     seen: list[Options] = []
 
-    async def live(options: Options, show: UpOutput) -> int:
+    async def live(options: Options, show: UpOutput, who: GithubIdentity | None) -> int:
         seen.append(options)
         return 0
 
@@ -163,7 +164,7 @@ def test_what_a_person_can_act_upon_is_said_without_a_traceback(
     for _ in range(depth):
         raised = BaseExceptionGroup("inside", [raised])
 
-    async def live(options: Options, show: UpOutput) -> int:
+    async def live(options: Options, show: UpOutput, who: GithubIdentity | None) -> int:
         raise raised
 
     monkeypatch.setattr(module, "_live", live)
@@ -177,7 +178,7 @@ def test_a_demo_without_a_directory_takes_its_own_away_again(
 ) -> None:
     seen: list[Path] = []
 
-    async def live(options: Options, show: UpOutput) -> int:
+    async def live(options: Options, show: UpOutput, who: GithubIdentity | None) -> int:
         seen.append(options.data)
         (options.data / "something").write_text("")
         return 0

@@ -37,6 +37,7 @@ LOW_FRACTION = 0.2  # fraction of the hour's requests
 OLDEST_SERVER = (3, 10)  # the first Enterprise Server with JIT configurations
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)", re.ASCII)
 _SHOWN = 20
+_IDENTITY = ("App", "token")  # the checks that show whether GitHub knows us
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +47,13 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     found: str
     fix: str = ""
+    needs_restart: bool = (
+        False  # only other options or credentials correct it, not time and not GitHub
+    )
+
+    def sentence(self) -> str:
+        """The line for people."""
+        return f"{self.what}: {self.found}" + (f". Fix: {self.fix}" if self.fix else "")
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +61,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     intake: str
     runner_group: int
-    runner_version: str
+    runner_version: str | None  # None: unknown, and not asked for
     url: str
 
 
@@ -89,6 +97,8 @@ async def run_checks(
     skew_transport = SkewTransport(transport, clock=clock)
     api = GitHub(skew_transport, app=auth, clock=clock, budget=Budget(clock))
     lines = list(await _server(skew_transport, facts))
+    if any(line.verdict == "fail" for line in lines):
+        return tuple(lines)  # not reached, or too old: every other check would say the same
     if api.only is not None:
         lines += await _token(api, api.only, clock)
         lines += await _safely("deliveries", _deliveries(api, facts, clock))
@@ -131,7 +141,11 @@ def _failed(what: str, error: GitHubError) -> Line:
         (errors.NotFound, "install the App there, or correct --github-repository"),
     )  # fmt: skip
     fix = next((text for kind, text in fixes if isinstance(error, kind)), "see GitHub's message")
-    return Line(verdict="fail", what=what, found=str(error), fix=fix)
+    refused = isinstance(error, errors.Unauthorized)
+    unknown = isinstance(error, errors.NotFound) and what in _IDENTITY
+    return Line(
+        verdict="fail", what=what, found=str(error), fix=fix, needs_restart=refused or unknown
+    )
 
 
 # ── the server ──────────────────────────────────────────────────────────────────────────────────────
@@ -166,7 +180,8 @@ def server_line(version: str) -> Line:
     if len(numbers) == 2 and numbers < OLDEST_SERVER:
         wanted = ".".join(map(str, OLDEST_SERVER))
         fix = f"update it: JIT configurations need {wanted}"
-        return Line(verdict="fail", what="GitHub", found=f"Enterprise Server {version}", fix=fix)
+        found = f"Enterprise Server {version}"
+        return Line(verdict="fail", what="GitHub", found=found, fix=fix, needs_restart=True)
     return Line(verdict="ok", what="GitHub", found=f"Enterprise Server {version}")
 
 
@@ -367,6 +382,8 @@ def deliveries_line(items: tuple[DeliveryView, ...], *, intake: str, now: float)
 
 
 async def _runner(api: GitHub, scope: Scope | None, facts: Facts) -> list[Line]:
+    if facts.runner_version is None:
+        return []
     newest = "" if scope is None else await api.newest_runner(scope)
     return [runner_line(facts.runner_version, newest=newest)]
 
@@ -416,7 +433,7 @@ def run(flags: GithubFlags, options: CheckOptions, *, as_json: bool) -> bool:
         runner_version=options.runner_version,
         url=who.url,
     )
-    lines = asyncio.run(_examined(who, facts, clock))
+    lines = asyncio.run(examined(who, facts, clock))
     well = not any(line.verdict == "fail" for line in lines)
     if as_json:
         show_json({"ok": well, "lines": lines})
@@ -425,7 +442,8 @@ def run(flags: GithubFlags, options: CheckOptions, *, as_json: bool) -> bool:
     return well
 
 
-async def _examined(who: GithubIdentity, facts: Facts, clock: Clock) -> tuple[Line, ...]:
+async def examined(who: GithubIdentity, facts: Facts, clock: Clock) -> tuple[Line, ...]:
+    """Run the checks with a transport of their own."""
     transport = who.transport()
     try:
         return await run_checks(transport, auth=who.auth, facts=facts, clock=clock)

@@ -16,6 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from runyard.cli.githubcheck import Line
 from runyard.embedded.up.demo.scenario import JobState, Outcome
 from runyard.embedded.up.lifecycle import ProgressListener
 from runyard.embedded.up.machine import Machine
@@ -33,6 +34,7 @@ class UpOutput(ProgressListener):
         self._began = 0.0
         self._done: dict[str, str] = {}
         self._last = ""
+        self._github_fails = False
 
     def __enter__(self) -> Self:
         self._began = self._console.get_time()
@@ -69,9 +71,15 @@ class UpOutput(ProgressListener):
         elif view.state == "running" and view.starts > 1:
             self.report(f"{view.name} is back (process {view.pid})")
 
+    def check(self, line: Line) -> None:
+        """Print a check of GitHub that found something."""
+        self._github_fails |= line.verdict == "fail"
+        self.report(f"{line.verdict}: {line.sentence()}")
+
     def up(self, machine: Machine) -> None:
         """Print the URLs when everything runs."""
-        self.report(f"up. Dashboard: {machine.urls.server}/")
+        state = "up, but GitHub cannot be used yet" if self._github_fails else "up"
+        self.report(f"{state}. Dashboard: {machine.urls.server}/")
         if machine.urls.public:
             self.report(
                 f"from other machines: {machine.urls.public}/ (certificate authority: {machine.layout.tls})"
@@ -194,6 +202,11 @@ class JsonLines(UpOutput):
         """Print a component's change of state."""
         self._print_event("component", **msgspec.to_builtins(view))
 
+    def check(self, line: Line) -> None:
+        """Print a check of GitHub that found something."""
+        self._github_fails |= line.verdict == "fail"
+        self._print_event("check", **msgspec.to_builtins(line))
+
     def up(self, machine: Machine) -> None:
         """Print all URLs."""
         self._print_event(
@@ -202,6 +215,7 @@ class JsonLines(UpOutput):
             kubeconfig=str(machine.layout.kubeconfig),
             urls=machine.urls.by_component(),
             notice=machine.database.notice,
+            github_usable=not self._github_fails,
         )
 
     def ended(self, seconds: float) -> None:

@@ -13,9 +13,10 @@ from pathlib import Path
 import click
 import msgspec
 
-from runyard.cli.github_auth import github_identity
+from runyard.cli.github_auth import GithubIdentity, github_identity
 from runyard.cli.githubflags import GithubFlags
 from runyard.cli.up_output import UpOutput, up_output
+from runyard.cli.upgithub import report_checks, up_checks
 from runyard.clock import RealClock
 from runyard.embedded.lock import DirectoryInUse, DirectoryStuck
 from runyard.embedded.postgres.errors import EmbeddedPostgresError
@@ -68,7 +69,8 @@ class UpFlags(msgspec.Struct, frozen=True, kw_only=True):
 
 def run(flags: UpFlags, *, plain: bool, as_json: bool) -> int:
     """Run the fleet until a signal stops it; returns the exit code."""
-    real = _real(flags)
+    # `BadSetting` names what is missing.
+    who = None if flags.github is None else github_identity(flags.github, clock=RealClock())
     with _directory(flags.data, demo=flags.demo) as root:
         options = Options(
             data=root.absolute(),
@@ -76,20 +78,16 @@ def run(flags: UpFlags, *, plain: bool, as_json: bool) -> int:
             listen=flags.listen,
             port=flags.port,
             demo=flags.demo,
-            github=real,
+            github=None if who is None else _real(who, flags),
             runner=_absolute(flags.runner),
         )
-        code = _run(options, up_output(plain=plain, demo=flags.demo, as_json=as_json))
+        code = _run(options, up_output(plain=plain, demo=flags.demo, as_json=as_json), who)
         if code == 1:
             raise SystemExit(code)  # the directory of a failed demo is kept
         return code
 
 
-def _real(flags: UpFlags) -> RealGitHub | None:
-    """The real GitHub, if --github is given; `BadSetting` names what is missing."""
-    if flags.github is None:
-        return None
-    who = github_identity(flags.github, clock=RealClock())
+def _real(who: GithubIdentity, flags: UpFlags) -> RealGitHub:
     return RealGitHub(
         url=who.url,
         ca=_absolute(who.ca),
@@ -126,11 +124,11 @@ def _directory(data: Path | None, *, demo: bool) -> Iterator[Path]:
             shutil.rmtree(name, ignore_errors=True)
 
 
-def _run(options: Options, show: UpOutput) -> int:
+def _run(options: Options, show: UpOutput, who: GithubIdentity | None) -> int:
     configure(level="error", json=False)
     try:
         with show:
-            return asyncio.run(_live(options, show))
+            return asyncio.run(_live(options, show, who))
     except BaseExceptionGroup as group:
         return _explain(group, show)
     except (*CANNOT_BEGIN, *FAILED, OSError) as error:
@@ -159,10 +157,14 @@ def _full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in FULL
 
 
-async def _live(options: Options, show: UpOutput) -> int:
+async def _live(options: Options, show: UpOutput, who: GithubIdentity | None) -> int:
     clock, rng = RealClock(), random.SystemRandom()
     shutdown, return_code = _stop_on_signals(), 0
     try:
+        if who is not None and options.github is not None:
+            show.report(f"checking {who.url}")
+            checks = up_checks(who, options.github, clock=clock)
+            report_checks(await unless(shutdown.begun, checks), show.check)
         async with running(
             options,
             clock=clock,

@@ -26,7 +26,7 @@ import msgspec
 from runyard.clock import Clock
 from runyard.embedded.kube.kubeconfig import render
 from runyard.embedded.lock import DirectoryLock
-from runyard.embedded.up import accounts, disk, images, ports, practice
+from runyard.embedded.up import accounts, conditions, disk, images, ports, practice
 from runyard.embedded.up.database import MachineDatabase
 from runyard.embedded.up.hosts import PODS, host_names, wanted_isolation
 from runyard.embedded.up.identity import identity
@@ -130,6 +130,8 @@ async def running(
         await unless(shutdown.begun, _start(machine, sockets, report, now=clock.now()))
         spawn(database.watch(), "postgres")
         spawn(_renew(machine, clock=clock, log=log), "tokens")
+        if not options.demo:  # whose faults are meant, and reported by its scenario
+            spawn(conditions.watch(urls.server, clock=clock, report=report), "conditions")
         yield machine
 
 
@@ -187,7 +189,8 @@ async def _start(
     write_whole(layout.kubeconfig, text)
     await _free_lease(machine.kube)
     await _first_pool(machine, report)
-    report("starting the practice GitHub, the server, the operator and the hosts")
+    practising = "the practice GitHub, " if machine.options.github is None else ""
+    report(f"starting {practising}the server, the operator and the hosts")
     async with asyncio.TaskGroup() as rest:
         if machine.options.github is None:
             rest.create_task(supervisor.add(machine.boot("github", "github", sockets["github"])))
