@@ -12,6 +12,7 @@ import msgspec
 from runyard.cli.options import LOGGING, BadSetting, with_options
 
 if TYPE_CHECKING:
+    from runyard.embedded.up import stores
     from runyard.embedded.up.layout import Layout
     from runyard.embedded.up.secrets import Secrets
 
@@ -92,6 +93,7 @@ async def _live(flags: Flags) -> None:
         try:
             layout.prepare()
             secrets = load_or_make(layout, rng)
+            stores.check(layout, (stores.GITHUB,))
         except BadDirectory as error:
             raise BadSetting(f"--data: {error}") from None
         server = transport_to("--server-url", flags.server_url)
@@ -116,16 +118,21 @@ async def _live(flags: Flags) -> None:
         work = serving.serve(practice, sock, ready=begun.set)
         try:
             async with asyncio.TaskGroup() as group:
-                announcing = group.create_task(_announce(begun, flags, url, secrets.practice_token))
+                announcing = group.create_task(
+                    _announce(begun, flags, url, layout, secrets.practice_token)
+                )
                 await until(ending, work)
                 announcing.cancel()
         except* StoreError as group_error:
             raise BadSetting(f"--data: {first_of(group_error)}") from None
 
 
-async def _announce(begun: asyncio.Event, flags: Flags, url: str, token: str) -> None:
+async def _announce(
+    begun: asyncio.Event, flags: Flags, url: str, layout: "Layout", token: str
+) -> None:
     """Wait until it serves, create the account and the repository, then print the URL."""
     from runyard.cli.lifecycle import announce
+    from runyard.embedded.up import stores
     from runyard.embedded.up.practice import ACCOUNT, REPOSITORY
     from runyard.embedded.up.practice_client import PracticeClient
     from runyard.http.client import HttpTransport
@@ -136,6 +143,7 @@ async def _announce(begun: asyncio.Event, flags: Flags, url: str, token: str) ->
         await PracticeClient(transport, token=token).install(ACCOUNT, REPOSITORY)
     finally:
         await transport.close()
+    stores.record(layout, (stores.GITHUB,))
     text = f"serving {url}, with the repository {REPOSITORY}"
     announce(text, as_json=flags.as_json, event="serving", url=url, name=REPOSITORY)
 

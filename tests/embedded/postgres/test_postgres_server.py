@@ -217,6 +217,34 @@ def test_a_broken_template_is_not_used(tmp_path: Path) -> None:
         assert ask(conninfo, "SELECT 1") == 1
 
 
+def test_a_damaged_page_is_an_error_and_not_wrong_data(data: Path) -> None:
+    with EmbeddedPostgres(data, durable=False) as conninfo:
+        assert ask(conninfo, "SHOW data_checksums") == "on"
+
+
+def test_a_template_without_checksums_is_not_used(tmp_path: Path) -> None:
+    """As an earlier version with programs whose default is no checksums has stored it."""
+    cache = tmp_path / "cache"
+    with EmbeddedPostgres(tmp_path / "one", durable=False, host=HostSetup(cache_dir=cache)):
+        pass
+    (template,) = cache.iterdir()
+    bare = template.with_name(template.name.removesuffix("-checksums"))
+    assert bare != template
+    template.rename(bare)
+    with EmbeddedPostgres(tmp_path / "two", durable=False, host=HostSetup(cache_dir=cache)):
+        assert template.exists()
+
+
+def test_a_cluster_that_was_lost_is_not_replaced_by_an_empty_one(data: Path) -> None:
+    with EmbeddedPostgres(data, durable=False):
+        pass
+    (cluster,) = data.rglob("cluster")
+    cluster.rename(data.parent / "lost")
+    with pytest.raises(EmbeddedPostgresError, match=r"cluster is missing.*Restore"):
+        EmbeddedPostgres(data, durable=False).start()
+    assert not cluster.exists()
+
+
 HOLD = """
 import sys
 sys.path[:0] = {path!r}

@@ -1,6 +1,7 @@
 """The real program reports a bad directory or disk with cause and fix, or repairs it."""
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -123,6 +124,29 @@ def test_a_damaged_file_is_reported_with_cause_and_fix(stopped: Path, name: str)
     refused(stopped, *REFUSED[name], code=(1, 2))
 
 
+LOST = ("kube.db", "github.db", "postgres", "postgres/cluster")
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_a_store_that_was_lost_is_not_replaced_by_an_empty_one(stopped: Path, name: str) -> None:
+    lose(stopped, name)
+    refused(stopped, rf"{name} is missing, but", r"Restore it from a backup, or ")
+    assert not (stopped / name).exists()
+
+
+def lose(data: Path, name: str) -> None:
+    for path in data.glob(f"{name}*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def give_up(data: Path, name: str) -> None:
+    """Loses a store on purpose, as the message says."""
+    lose(data, name)
+    used: list[str] = json.loads((data / "stores.json").read_text())
+    used.remove(name)
+    (data / "stores.json").write_text(json.dumps(used))
+
+
 def test_a_key_of_another_authority_is_reported(stopped: Path) -> None:
     other = make_authority(now=1.8e9)
     (stopped / "tls" / "ca.key").write_bytes(other.key)
@@ -148,8 +172,7 @@ def another_key(data: Path) -> None:
 
 def stale_tokens(data: Path) -> None:
     """Deletes the API's journal, so the stored tokens were signed by an API that no longer exists."""
-    for path in data.glob("kube.db*"):
-        path.unlink()
+    give_up(data, "kube.db")
 
 
 def bad_records(data: Path) -> None:
@@ -171,6 +194,7 @@ REPAIRED: dict[str, Callable[[Path], None]] = {
     "a server's certificate that has expired": expired,
     "tokens that are none": bad_tokens,
     "tokens that the API does not know": stale_tokens,
+    "a practice GitHub whose jobs the server has finished": lambda data: give_up(data, "github.db"),
     "a record of a host": bad_records,
     "a kubeconfig": lambda data: garbage(data / "kubeconfig"),
     "an image": lambda data: shutil.rmtree(data / "images"),

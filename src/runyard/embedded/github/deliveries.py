@@ -82,7 +82,7 @@ class DeliveryLog:
         self._attempts: dict[int, Attempt] = {}
         self._ids: list[int] = []
         self._pending: list[Attempt] = []
-        self.last_id = 500_000_000_000
+        self.last_id = 500_000_000_000 + settings.epoch
         self.crashes = (
             0  # senders that raised an unexpected error; counted, because it is swallowed
         )

@@ -138,8 +138,9 @@ class Persistence:
             self._app = msgspec.structs.replace(self._app, fingerprints=tuple(known))
         if "counters" in stored:
             counters = msgspec.json.decode(stored["counters"], type=Counters)
-            self._state.last_id = counters.state
-            self._log.last_id = counters.deliveries
+            # Never less than this start's epoch: the store may lack its last numbers.
+            self._state.last_id = max(counters.state, self._state.last_id)
+            self._log.last_id = max(counters.deliveries, self._log.last_id)
         self.touch("meta", "app")
 
     # Writing

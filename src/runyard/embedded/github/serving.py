@@ -10,6 +10,7 @@ import msgspec
 
 from runyard.clock import Clock
 from runyard.embedded.github.core import GithubCore, PracticeApp
+from runyard.embedded.github.numbers import epoch_at
 from runyard.embedded.github.settings import PracticeSettings
 from runyard.embedded.github.store import RecordStore
 from runyard.embedded.github.webhook_sender import webhook_sender
@@ -54,7 +55,7 @@ async def serve(practice: Practice, sock: socket.socket, *, ready: Callable[[], 
         on_event=lambda what, detail: log.info(
             what, **{f"github_{k}": v for k, v in detail.items()}
         ),
-        settings=practice.settings,
+        settings=msgspec.structs.replace(practice.settings, epoch=epoch_at(practice.clock.now())),
         store=store,
     )
     listening = await listen(core.handle, sock=sock)

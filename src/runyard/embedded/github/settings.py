@@ -12,6 +12,7 @@ PRACTICE_HEADER = ("x-runyard-practice", "github")
 class PracticeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers of the practice GitHub, in seconds where they are times."""
 
+    epoch: int = 0  # where numbers begin, at least; see `numbers.py`
     lost_after: float = 600.0  # a job on a runner that vanished is failed
     unused_after: float = 86400.0  # an ephemeral registration that is offline is removed
     token_seconds: int = 3600

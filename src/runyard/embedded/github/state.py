@@ -73,7 +73,7 @@ class PracticeState:
         self._sessions: dict[int, RunnerSession] = {}
         self._waiting = Waiting()
         self._offline_timers = OfflineTimers(clock=clock, settings=settings)
-        self.last_id = 1000
+        self.last_id = 1000 + settings.epoch
 
     # Installations and repositories
 
@@ -169,7 +169,7 @@ class PracticeState:
         """Adds a job to the queue; a `waiting` job needs `approve` first."""
         run = self._run(repo, run_id)
         job = Job(
-            id=_FIRST_JOB + len(self.jobs),
+            id=self._next_job_id(),
             run_id=run.id,
             repo=repo,
             installation_id=self._accounts.owner(repo).id,
@@ -442,6 +442,10 @@ class PracticeState:
     def _remember(self, job: Job, what: str) -> None:
         job.history.append(HistoryEntry(self._clock.now(), what, job.runner_name))
         self.touch("job", job.id)
+
+    def _next_job_id(self) -> int:
+        last = next(reversed(self.jobs), 0)
+        return max(last + 1, _FIRST_JOB + self._settings.epoch)
 
     def _id(self) -> int:
         # With gaps, so that no caller relies on consecutive ids.

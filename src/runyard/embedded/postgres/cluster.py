@@ -36,7 +36,7 @@ def create(placement: Placement, *, cache: Path, durable: bool) -> str:
     partial = placement.home / "cluster.partial"
     shutil.rmtree(partial, ignore_errors=True)
     kind = "durable" if durable else "fast"
-    template = cache / f"{placement.binaries.version}-{kind}"
+    template = cache / f"{placement.binaries.version}-{kind}-checksums"
     password = _from_template(template, partial)
     if password is None:
         password = _initdb(placement, partial, durable=durable)
@@ -82,6 +82,7 @@ def _initdb(placement: Placement, partial: Path, *, durable: bool) -> str:
                 os.chown(path, *placement.identity.owner)
         argv = [placement.binaries.program("initdb"), "-D", str(partial), f"--username={USER}"]
         argv += ["--encoding=UTF8", "--locale=C", "--auth=scram-sha-256", "--no-sync"]
+        argv += ["--data-checksums"]  # so that a damaged page is an error, and not wrong data
         argv += [f"--pwfile={secret}", *([] if durable else ["--wal-segsize=1"])]
         ended = process.run(argv, identity=placement.identity, cwd=partial, timeout=_INITDB_TIMEOUT)
     finally:

@@ -228,6 +228,11 @@ class EmbeddedPostgres:
         place = placement.home / "cluster"
         self._follow_moves(placement)
         if not place.exists():
+            if (self.data_dir / "password").exists():  # written when the first start succeeded
+                raise EmbeddedPostgresError(
+                    f"{place} is missing, but {self.data_dir} belongs to a database. Restore it from a backup,"
+                    f" or move {self.data_dir} away to start with an empty database"
+                )
             first = cluster.create(placement, cache=self._cache, durable=self._durable)
             write_whole(self.data_dir / "password.first", first)
         cluster.own(place, placement.identity)

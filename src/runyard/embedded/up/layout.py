@@ -7,6 +7,7 @@
     urls.json             the address of every component, for users and scripts
     format                the version of this layout
     machine-id            the identity of this machine, for a shared database
+    stores.json           the stores that were used: they must not be missing at the next start
     kube.db  github.db    the embedded API and the practice GitHub
     postgres/             the database
     images/               the images that hosts pull
@@ -78,6 +79,11 @@ class Layout(msgspec.Struct, frozen=True):
     def machine_id(self) -> Path:
         """The identity of this machine."""
         return self.root / "machine-id"
+
+    @property
+    def stores(self) -> Path:
+        """The record of the stores that were used."""
+        return self.root / "stores.json"
 
     @property
     def kube(self) -> Path:

@@ -26,7 +26,7 @@ import msgspec
 from runyard.clock import Clock
 from runyard.embedded.kube.kubeconfig import render
 from runyard.embedded.lock import DirectoryLock
-from runyard.embedded.up import accounts, conditions, disk, images, ports, practice
+from runyard.embedded.up import accounts, conditions, disk, images, ports, practice, stores
 from runyard.embedded.up.database import MachineDatabase
 from runyard.embedded.up.hosts import PODS, host_names, wanted_isolation
 from runyard.embedded.up.identity import identity
@@ -36,7 +36,7 @@ from runyard.embedded.up.practice_client import PracticeClient
 from runyard.embedded.up.secrets import load_or_make
 from runyard.embedded.up.shutdown import Shutdown, uncancelled, unless, within_deadline
 from runyard.embedded.up.supervisor import ComponentView, Spawn, Supervisor
-from runyard.embedded.up.trust import authority, kube_transport
+from runyard.embedded.up.trust import authority, has_authority, kube_transport
 from runyard.files import write_whole
 from runyard.http.client import HttpTransport
 from runyard.http.errors import TRANSPORT_ERRORS
@@ -87,6 +87,11 @@ async def running(
         lock = await _lock(layout, shutdown)
         stack.callback(lock.release)
         secrets = load_or_make(layout, rng)
+        # A demo always uses its own database, whatever the environment says.
+        given = "" if options.demo else environ.get("DATABASE_URL", "")
+        in_use = stores.in_use(practice=options.github is None, database=not given)
+        stores.check(layout, in_use)
+        new_authority = stores.known(layout) and not has_authority(layout)
         probed = ("operator", *host_names(options.hosts))
         sockets = ports.bind(
             layout, host=options.listen, wanted={"server": options.port}, probed=probed
@@ -101,8 +106,7 @@ async def running(
             clock=clock,
             log=log,
             machine=identity(layout, rng),
-            # A demo always uses its own database, whatever the environment says.
-            given="" if options.demo else environ.get("DATABASE_URL", ""),
+            given=given,
             durable=not options.demo,
             report=report,
         )
@@ -126,8 +130,14 @@ async def running(
         stack.push_async_callback(
             uncancelled, _end(machine, clock=clock, log=log, shutdown=shutdown, listener=listener)
         )
+        if new_authority:
+            report(
+                f"{layout.tls} had no certificate authority, so there is a new one. Machines and browsers that"
+                " trusted the old one need its ca.crt"
+            )
         spawn(disk.watch(layout.root, clock=clock, report=report), "disk")
         await unless(shutdown.begun, _start(machine, sockets, report, now=clock.now()))
+        stores.record(layout, in_use)
         spawn(database.watch(), "postgres")
         spawn(_renew(machine, clock=clock, log=log), "tokens")
         if not options.demo:  # whose faults are meant, and reported by its scenario

@@ -40,7 +40,7 @@ def load_or_make(layout: Layout, rng: random.Random) -> Secrets:
     """The secrets of this directory; the first call generates them. `rng` must be the system's generator."""
     if read_json(layout.secrets) is not None:
         return load(layout)
-    if layout.kube.exists() or layout.postgres.exists():
+    if any(path.exists() for path in (layout.kube, layout.postgres, layout.stores)):
         raise BadDirectory(
             f"{layout.secrets} is missing, but {layout.root} contains state that needs it. Restore it from"
             " a backup, or move the data directory away to start with an empty one"

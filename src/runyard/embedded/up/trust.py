@@ -24,6 +24,11 @@ TO_NODES, TO_NODES_GROUP = "kube-apiserver-kubelet-client", "system:masters"
 _ANY = ("0.0.0.0", "::")  # noqa: S104 compared, not bound
 
 
+def has_authority(layout: Layout) -> bool:
+    """Whether the machine has an authority, or a part of one."""
+    return any((layout.tls / name).exists() for name in ("ca.crt", "ca.key"))
+
+
 def signer(layout: Layout, *, now: float) -> Pair:
     """The authority with its key, for signing."""
     return ensure_authority(layout.tls, now=now)
