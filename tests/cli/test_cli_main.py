@@ -1,6 +1,7 @@
 """The command line teaches, refuses bad input in one line, and never shows a traceback."""
 
 import importlib
+import re
 from importlib.util import find_spec
 
 import click
@@ -45,6 +46,44 @@ def test_bad_input_is_one_line_and_exit_2(
     assert captured.err.startswith(f"runyard: {said}")
     assert captured.err.count("\n") == 1
     assert captured.err.endswith("Try 'runyard --help'.\n")
+
+
+SAID = {
+    "one near command": ["tenant", "lis"],
+    "several near commands": ["tenant", "lst"],
+    "a near option": ["tenant", "show", "--jso", "x"],
+    "no integer": ["up", "--hosts", "abc"],
+    "an integer out of range": ["up", "--hosts", "100"],
+    "no number": ["tenant", "set", "acme", "--weight", "x"],
+    "a weight of nothing": ["tenant", "set", "acme", "--weight", "0"],
+    "a weight that is no number": ["tenant", "set", "acme", "--weight", "nan"],
+    "a repository's weight": ["tenant", "set", "acme", "--repository-weight", "-1"],
+    "a priority out of range": ["tenant", "set", "acme", "--priority", "99999999999"],
+    "hours that are no number": ["sim", "--hours", "nan"],
+}
+ODD = re.compile(r"[?!.)]\.|\(Did|integer range|float|`|\$\.")
+
+
+@pytest.mark.parametrize("argv", SAID.values(), ids=SAID)
+def test_a_message_reads_as_a_sentence(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(cli, name="runyard", argv=argv) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "Try 'runyard" in said
+    assert not ODD.search(said), said
+
+
+def test_no_range_takes_what_is_no_number() -> None:
+    assert not [each for each in ranges(cli) if type(each) is click.FloatRange]
+
+
+def ranges(command: click.Command) -> list[click.FloatRange]:
+    context = click.Context(command)
+    found = [each.type for each in command.params if isinstance(each.type, click.FloatRange)]
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            found += ranges(inner) if inner is not None else []
+    return found
 
 
 def test_every_installed_command_loads_under_its_own_name() -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.db.dbsupport import FrozenClock, make_table, states
 
 from runyard.db.contract import Constraint, Tx, Unavailable
-from runyard.db.pooled import PooledDatabase, open_pool
+from runyard.db.pooled import PooledDatabase, PoolStats, open_pool
 
 
 @pytest.fixture
@@ -38,6 +38,32 @@ class Mode:
 @pytest.fixture(params=[True, False], ids=["direct", "behind a pooler"])
 def mode(request: pytest.FixtureRequest) -> Mode:
     return Mode(direct=request.param)
+
+
+def test_a_cancelled_transaction_is_not_a_warning_of_the_library(
+    url: str, mode: Mode, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its connection is closed, because a statement still runs on it; that is ordinary."""
+
+    async def main() -> PoolStats:
+        async with mode.open(url, max_size=1) as database:
+            begun = asyncio.Event()
+
+            async def wait(tx: Tx) -> None:
+                await tx.one("SELECT 1 AS one")
+                begun.set()
+                await tx.one("SELECT pg_sleep(60)")
+
+            waiting = asyncio.create_task(database.transact(wait, name="wait"))
+            await begun.wait()
+            await asyncio.sleep(0)  # the statement is sent
+            waiting.cancel()
+            await asyncio.wait((waiting,))
+            assert await database.transact(set_running, name="next") == 1
+            return database.stats()
+
+    assert asyncio.run(main()).size == 1
+    assert [record for record in caplog.records if record.name.startswith("psycopg")] == []
 
 
 async def set_running(tx: Tx) -> int:

@@ -48,6 +48,30 @@ def test_a_job_runs_without_webhooks(database_url: str, app_keys: KeyPair) -> No
     play(scenario, database_url, app_keys, intake="pull")
 
 
+class LevelledLines(Lines):
+    """Lines with their levels."""
+
+    def warning(self, event: str, **fields: Any) -> None:  # type: ignore[override]  # an attribute there
+        self.write(event, level="warning", **fields)
+
+
+@pytest.mark.parametrize("intake", ["pull", "webhook"])
+def test_what_happened_before_the_first_start_is_lost_only_where_webhooks_are_expected(
+    intake: str, database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(harness: Harness) -> None:
+        harness.deliver = False
+        job = harness.queue()
+        await harness.github.settle()
+        await harness.server.intake.audit.step()
+        assert harness.job(job)["state"] == "queued"
+        warnings = [line for line in harness.log if line.get("level") == "warning"]
+        counted = harness.meter.get(TUIST_RUNNERS_RECOVERY_COUNT, kind="redelivered")
+        assert (len(warnings), counted) == ((0, None) if intake == "pull" else (1, 1.0))
+
+    play(scenario, database_url, app_keys, intake=intake, log=LevelledLines())
+
+
 def test_a_pull_with_nothing_new_costs_one_request(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(harness: Harness) -> None:
         harness.deliver = False

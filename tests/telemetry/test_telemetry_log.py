@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import logging
 from collections.abc import Iterator
 
 import msgspec
@@ -23,6 +24,23 @@ def out() -> Iterator[io.StringIO]:
 
 def lines(stream: io.StringIO) -> list[dict[str, object]]:
     return [msgspec.json.decode(line) for line in stream.getvalue().splitlines()]
+
+
+def test_a_library_does_not_print_between_our_lines(
+    out: io.StringIO, capfd: pytest.CaptureFixture[str]
+) -> None:
+    library = logging.getLogger("some.library")
+    library.warning("no contact with %s", f"https://me:{TOKEN}@host")
+    library.debug("every step")
+    try:
+        raise ValueError("inside")
+    except ValueError:
+        library.exception("it failed")
+    first, second = lines(out)
+    assert (first["logger"], first["level"]) == ("some.library", "warning")
+    assert TOKEN not in out.getvalue()
+    assert second["level"] == "error" and "inside" in str(second["exception"])
+    assert capfd.readouterr().err == ""
 
 
 def test_a_line_carries_the_injected_time_and_the_bound_ids(out: io.StringIO) -> None:

@@ -66,6 +66,9 @@ OPTIONAL = frozenset(
         "psycopg_pool",
     }
 )
+# Click says "'x' is not a valid integer range", also where x is no integer at all.
+click.IntRange.name = "integer"
+click.FloatRange.name = click.FLOAT.name = "number"
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 HELP = """A self-healing CI runner fleet for macOS and Linux.
@@ -184,11 +187,20 @@ def _discard_output() -> None:
 
 
 def _one_line(error: click.ClickException) -> str:
-    message = " ".join(error.format_message().split())
+    message = " ".join(_message(error).split())
     if isinstance(error, click.UsageError) and error.ctx is not None:
         end = "" if message.endswith(("?", "!")) else "."
         return f"{message.rstrip('.')}{end} Try '{error.ctx.command_path} --help'."
     return message
+
+
+def _message(error: click.ClickException) -> str:
+    """Click's message; its suggestions without the brackets that it puts around several."""
+    near = getattr(error, "possibilities", None)
+    if not near:
+        return error.format_message()
+    names = ", ".join(repr(each) for each in sorted(near))
+    return f"{error.message.rstrip('.')}. Did you mean {'one of ' if len(near) > 1 else ''}{names}?"
 
 
 def main() -> None:

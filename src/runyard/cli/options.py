@@ -4,6 +4,7 @@ Command modules declare options and help; they import the code that runs the com
 `--help` stays fast and only commands that need an optional package fail without it.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,19 @@ LOGGING: tuple[Option, ...] = (
         help="Least severe level that is logged.",
     ),
 )
+
+
+class NumberRange(click.FloatRange):
+    """A number in a range; "nan", which is in every range of click's, is none."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Convert the text."""
+        found = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
+        return found
 
 
 class BadSetting(click.ClickException):

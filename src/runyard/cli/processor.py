@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from runyard.cli.blobflags import BLOBS
-from runyard.cli.options import LOGGING, Option, with_options
+from runyard.cli.options import LOGGING, NumberRange, Option, with_options
 from runyard.cli.serverflags import DATABASE
 
 
@@ -73,7 +73,7 @@ WORK: tuple[Option, ...] = (
     click.option(
         "--poll",
         envvar="RUNYARD_POLL",
-        type=click.FloatRange(0.05, 60.0),
+        type=NumberRange(0.05, 60.0),
         default=1.0,
         show_default=True,
         help="Seconds between two checks of an empty queue.",
@@ -81,7 +81,7 @@ WORK: tuple[Option, ...] = (
     click.option(
         "--finish-within",
         envvar="RUNYARD_FINISH_WITHIN",
-        type=click.FloatRange(0.0, 660.0),
+        type=NumberRange(0.0, 660.0),
         default=25.0,
         show_default=True,
         help="Seconds for runs in progress to finish after SIGTERM; then they are given back.",

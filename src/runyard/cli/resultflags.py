@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from runyard.cli.blobflags import BLOBS, location_of
-from runyard.cli.options import BadSetting, Option
+from runyard.cli.options import BadSetting, NumberRange, Option
 from runyard.cli.serverfiles import key_of
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from runyard.components.results import ResultsSetup
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
-_DAYS = click.FloatRange(0.01, 3660.0)
+_DAYS = NumberRange(0.01, 3660.0)
 _GIGABYTE = 1_000_000_000
 
 RESULTS: tuple[Option, ...] = (
@@ -39,7 +39,7 @@ RESULTS: tuple[Option, ...] = (
     click.option(
         "--upload-limit-gb",
         envvar="RUNYARD_UPLOAD_LIMIT_GB",
-        type=click.FloatRange(0.001, 60.0),
+        type=NumberRange(0.001, 60.0),
         default=16.0,
         show_default=True,
         help="Largest result bundle that is accepted.",

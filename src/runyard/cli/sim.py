@@ -10,6 +10,7 @@ from typing import TextIO
 import click
 
 from runyard.cli import simindex
+from runyard.cli.options import NumberRange
 
 _EPILOG = "\n\n".join(
     (
@@ -39,7 +40,7 @@ def _guard(ctx: click.Context, param: click.Parameter, value: str | None) -> str
 )
 @click.option(
     "--hours",
-    type=click.FloatRange(min=0.0, max=24 * 365, min_open=True),
+    type=NumberRange(min=0.0, max=24 * 365, min_open=True),
     default=1.0,
     show_default=True,
     help="Simulated hours with jobs and faults; a quiet period follows them.",
@@ -53,7 +54,7 @@ def _guard(ctx: click.Context, param: click.Parameter, value: str | None) -> str
 @click.option("--hosts", type=click.IntRange(1, 500), default=simindex.HOSTS, show_default=True)
 @click.option(
     "--jobs-per-day",
-    type=click.FloatRange(min=0.0, max=1e6),
+    type=NumberRange(min=0.0, max=1e6),
     default=simindex.JOBS_PER_DAY,
     show_default=True,
 )

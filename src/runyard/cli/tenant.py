@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import click
 
+from runyard.cli.options import NumberRange
 from runyard.cli.server_client import ServerClient, with_server_client
 from runyard.cli.tables import moment, show_json, show_table
 from runyard.wire.rest import (
@@ -19,6 +20,7 @@ _WIDTH = {"max_content_width": 110}
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 _WHY = click.option("--why", default="", help="Reason, for the audit trail.")
 _COUNT = click.IntRange(0, 1_000_000)
+_WEIGHT = NumberRange(0, 1_000_000, min_open=True)
 
 
 @click.group(context_settings=_WIDTH)
@@ -72,7 +74,7 @@ def show(client: ServerClient, name: str, *, as_json: bool) -> None:
 
 @tenant.command("set")
 @click.argument("name")
-@click.option("--weight", type=float, help="Share of the fleet, relative to other tenants.")
+@click.option("--weight", type=_WEIGHT, help="Share of the fleet, relative to other tenants.")
 @click.option("--linux-vcpus", type=_COUNT, help="Limit of vCPUs in use by Linux jobs.")
 @click.option("--linux-memory-gb", type=_COUNT, help="Limit of memory in use by Linux jobs.")
 @click.option("--macos-vcpus", type=_COUNT, help="Limit of vCPUs in use by macOS jobs.")
@@ -80,12 +82,12 @@ def show(client: ServerClient, name: str, *, as_json: bool) -> None:
 @click.option("--repository", help="Repository (owner/name) that the next two options change.")
 @click.option(
     "--repository-weight",
-    type=float,
+    type=_WEIGHT,
     help="Share of the repository, relative to the tenant's others.",
 )
 @click.option(
     "--priority",
-    type=int,
+    type=click.IntRange(-1_000_000, 1_000_000),
     help="Priority of the repository's jobs within the tenant: larger goes first.",
 )
 @_WHY

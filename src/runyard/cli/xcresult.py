@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from runyard.cli.options import NumberRange
 from runyard.cli.xcresultflags import (
     ANNOTATIONS,
     COVERAGE_FORMATS,
@@ -234,7 +235,7 @@ def verify(paths: tuple[str, ...], *, as_json: bool) -> None:
 @click.argument("after", metavar="B")
 @click.option(
     "--slower-by",
-    type=click.FloatRange(1.0, 1000.0),
+    type=NumberRange(1.0, 1000.0),
     default=1.5,
     show_default=True,
     metavar="FACTOR",
@@ -242,7 +243,7 @@ def verify(paths: tuple[str, ...], *, as_json: bool) -> None:
 )
 @click.option(
     "--slower-seconds",
-    type=click.FloatRange(0.0, 86400.0),
+    type=NumberRange(0.0, 86400.0),
     default=0.1,
     show_default=True,
     metavar="SECONDS",

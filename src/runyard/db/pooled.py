@@ -21,9 +21,14 @@ What an error means is decided by where it happened:
 A serialization failure or a deadlock runs `work` again, a bounded number of times, after a wait with
 jitter from the injected clock and generator. The deadline of a transaction holds on both ends: the server
 cancels a statement and drops an idle transaction, and we stop waiting for a server that is silent.
+
+A connection is closed, and replaced by the pool, in three cases: its transaction is cancelled while a statement of ours
+runs on libpq (a client that left, a loop that ends), a migration changed the tables of its prepared statements, or the
+server is gone. The library logs each as a warning; whoever runs the transaction gets the error that matters.
 """
 
 import asyncio
+import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -378,6 +383,7 @@ async def open_pool(
     `patience` is how long a transaction waits for a connection, `deadline` how long it may last. Whether a
     pooler is in between is detected for each connection; with `direct=False` it is assumed.
     """
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
     pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
         conninfo,
         connection_class=Connection,

@@ -27,6 +27,7 @@ from typing import Any
 
 import msgspec
 
+from runyard.http.expectations import in_words
 from runyard.http.messages import Request, Response, Stream
 from runyard.http.openapi import Scheme, describe
 from runyard.http.problems import problem
@@ -249,6 +250,6 @@ def _decoded(request: Request, decoder: "msgspec.json.Decoder[Any]") -> Any:
     try:
         return decoder.decode(request.body)
     except msgspec.ValidationError as error:
-        raise _Refusal(problem(422, ProblemCode.BODY_UNEXPECTED, reason=str(error))) from None
+        raise _Refusal(problem(422, ProblemCode.BODY_UNEXPECTED, reason=in_words(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _Refusal(problem(400, ProblemCode.BODY_INVALID_JSON, reason=str(error))) from None

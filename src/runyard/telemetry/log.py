@@ -9,6 +9,7 @@ Invariants:
 - Time comes from the clock that was given to `configure`, so a simulated log carries simulated time.
 - Credentials never reach the output: they are recognised by the name of the field or by the form of the
   value, also inside an exception's text and inside nested values.
+- Lines of libraries, which use Python's own logging, are lines of this log like all others.
 - Identifiers such as `reconcile_id` are bound to the running task by `bound` and reach every line that
   is written below it, also in tasks started there.
 """
@@ -51,6 +52,20 @@ _SECRET_VALUE = re.compile(
 _DEPTH = 6
 
 
+class _LibraryLines(logging.Handler):
+    """Writes what a library logs as a line of our log; below a warning only with the level debug."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            logger = get_logger(record.name)
+            logger.log(record.levelno, record.getMessage(), exc_info=record.exc_info)
+        except Exception:  # noqa: BLE001 as every handler: a bad line must not end its caller
+            self.handleError(record)
+
+
+_LIBRARIES = _LibraryLines()
+
+
 class _Stderr:
     """Writes to the current `sys.stderr`, which may have been redirected since the start."""
 
@@ -72,6 +87,21 @@ def configure(
 
     `level` is debug, info, warning, error or critical; anything else is a `ValueError`.
     """
+    number = _configure(level=level, json=json, now=now, stream=stream)
+    # Python's default prints the bare message of a library between our lines.
+    root = logging.getLogger()
+    root.addHandler(_LIBRARIES)  # a second time has no effect
+    root.setLevel(logging.INFO if number <= logging.DEBUG else max(number, logging.WARNING))
+
+
+def _configure(
+    *,
+    level: str,
+    json: bool = True,
+    now: Callable[[], float] | None = None,
+    stream: TextIO | None = None,
+) -> int:
+    """Set up our own lines; returns the number of the level."""
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         raise ValueError(f"no such log level: {level!r}")
@@ -81,6 +111,7 @@ def configure(
         logger_factory=structlog.WriteLoggerFactory(stream or cast(TextIO, _Stderr())),
         cache_logger_on_first_use=False,
     )
+    return number
 
 
 def get_logger(name: str, **fields: object) -> Logger:
@@ -148,4 +179,4 @@ def _render_json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
     return msgspec.json.encode({**head, **event}, enc_hook=str).decode()
 
 
-configure(level="critical")
+_configure(level="critical")

@@ -6,7 +6,7 @@ The table has a row for each path of the layout. `test_up_damage` shows the same
 import asyncio
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -83,10 +83,10 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def layout(sound: Path, tmp_path: Path) -> Iterator[Layout]:
+def layout(sound: Path, tmp_path: Path) -> Layout:
     copy = tmp_path / "data"
     shutil.copytree(sound, copy)
-    yield Layout(copy)
+    return Layout(copy)
 
 
 def missing(path: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_store_can_be_given_up_on_purpose(layout: Layout) -> None:
 def test_a_directory_of_an_earlier_version_loses_no_pools_either(layout: Layout) -> None:
     layout.stores.unlink()
     layout.kube.unlink()
-    with pytest.raises(BadDirectory, match="kube.db"):
+    with pytest.raises(BadDirectory, match=r"kube\.db"):
         begin(layout)
 
 

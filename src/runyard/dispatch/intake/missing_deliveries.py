@@ -85,11 +85,12 @@ class MissingDeliveries:
         if full is None:
             return
         result = await self._intake.apply(guid=attempt.guid, body=full.payload)
-        if purpose == "audit":  # in pull mode every delivery is applied this way
-            self._meter.inc(TUIST_RUNNERS_RECOVERY_COUNT, kind="redelivered")
-            self._log.warning(
-                "lost delivery applied", guid=attempt.guid, outcome=result.outcome.value
-            )
+        outcome = result.outcome.value
+        if not self._redeliver:  # in pull mode every delivery is applied this way; none was lost
+            self._log.debug("delivery applied", guid=attempt.guid, outcome=outcome, by=purpose)
+            return
+        self._meter.inc(TUIST_RUNNERS_RECOVERY_COUNT, kind="redelivered")
+        self._log.warning("lost delivery applied", guid=attempt.guid, outcome=outcome)
 
     async def _fetch(self, attempt: DeliveryView, purpose: str) -> FullDelivery | None:
         """Return the full delivery; None if GitHub cannot return it."""
