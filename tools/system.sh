@@ -23,3 +23,4 @@ need() { # a program, Debian's package
 need bwrap bubblewrap
 need chromium chromium
 need pgbouncer pgbouncer
+need zsh zsh
