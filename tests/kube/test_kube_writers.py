@@ -121,6 +121,22 @@ def test_a_repeated_event_is_counted() -> None:
     assert sent.requests[1].path.endswith(sent.body(0)["metadata"]["name"])
 
 
+def test_a_series_is_one_event_with_the_latest_message() -> None:
+    transport = Answers(OK, OK, OK)
+
+    async def scenario() -> None:
+        recorder = Recorder(Kube(transport), component="test", clock=VirtualClock(), rng=dice())
+        for message, count in (("x", 3), ("y", 2), ("z", 1)):
+            assert await recorder.latest(
+                PODS, META, type="Normal", reason="Tested", message=message, count=count
+            )
+
+    asyncio.run(scenario())
+    assert transport.methods == ["POST", "PATCH", "PATCH"]
+    written = [(transport.body(n)["count"], transport.body(n)["message"]) for n in range(3)]
+    assert written == [(3, "x"), (5, "y"), (6, "z")]
+
+
 def test_an_event_that_the_server_deleted_is_created_again() -> None:
     sent = record(OK, refusal(404), OK, OK, messages=["x", "x", "x"])
     assert sent.methods == ["POST", "PATCH", "POST", "PATCH"]

@@ -25,6 +25,7 @@ from runyard.kube.objects import Meta, Pod, ServiceAccount
 from runyard.pools import metrics
 from runyard.pools.client import StopReports
 from runyard.pools.deps import Deps
+from runyard.pools.events import PoolEvents
 from runyard.pools.memory import Memory
 from runyard.pools.plans import template
 from runyard.pools.plans.actions import (
@@ -39,6 +40,7 @@ from runyard.pools.plans.actions import (
     StatusPatch,
 )
 from runyard.pools.plans.conditions import conditions
+from runyard.pools.plans.events import acted, refused
 from runyard.pools.plans.reasons import EventReason, Why
 from runyard.pools.plans.views import PoolView
 from runyard.wire import names
@@ -76,12 +78,14 @@ class Effects:
         *,
         reports: StopReports,
         recorder: Recorder,
+        events: PoolEvents,
         memory: Memory,
         pod: Callable[[str], Pod | None],
     ) -> None:
         self._kube = deps.kube
         self._reports = reports
         self._recorder = recorder
+        self._events = events
         self._memory = memory
         self._clock = deps.clock
         self._rng = deps.rng
@@ -93,12 +97,16 @@ class Effects:
     async def apply(self, pool: PoolView, action: Action) -> str:
         """Carry out one action, within its deadline."""
         kind = type(action).__name__
-        name = getattr(action, "name", "")
+        name = self._new_name(pool) if isinstance(action, CreateRunner) else action.name
         try:
             async with self._clock.timeout(self._settings.action_seconds):
-                result = await self._do(pool, action)
+                result = await self._do(pool, action, name)
+            if result == "done":
+                self._events.add(pool, acted(action, name))
         except EXPECTED as error:
             result = outcome_of(error)
+            if result == "refused":
+                self._events.add(pool, refused(kind, str(error)))
             self._log.warning(
                 "action failed", pool=pool.name, action=kind, runner=name, error=str(error)
             )
@@ -131,10 +139,10 @@ class Effects:
         body = {"status": {name: value for name, value in status.items() if value != ""}}
         return await self._patch_pool(pool, body, action="StatusPatch", subresource="status")
 
-    async def _do(self, pool: PoolView, action: Action) -> str:
+    async def _do(self, pool: PoolView, action: Action, name: str) -> str:
         match action:
             case CreateRunner():
-                return await self._create(pool)
+                return await self._create(pool, name)
             case ReapRunner():
                 return await self._reap(pool, action)
             case ReapAccount():
@@ -146,8 +154,10 @@ class Effects:
             case ReportStopped():
                 return await self._report(action)
 
-    async def _create(self, pool: PoolView) -> str:
-        name = f"{pool.name}-runner-{self._rng.getrandbits(32):08x}"
+    def _new_name(self, pool: PoolView) -> str:
+        return f"{pool.name}-runner-{self._rng.getrandbits(32):08x}"
+
+    async def _create(self, pool: PoolView, name: str) -> str:
         key = f"{pool.namespace}/{name}"
         if self._pod(key) is not None:
             return "conflict"  # that name is in use: the next plan creates another one
@@ -344,5 +354,7 @@ class Effects:
             result = "done"
         except EXPECTED as error:
             result = outcome_of(error)
+            if result == "refused":
+                self._events.add(pool, refused(action, str(error)))
         metrics.outcome(self._meter, action, result)
         return result

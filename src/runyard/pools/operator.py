@@ -25,6 +25,7 @@ from runyard.pools.caches import Caches, Changes, pool_keys
 from runyard.pools.client import StopReports
 from runyard.pools.deps import Deps
 from runyard.pools.effects import HARMLESS, Effects
+from runyard.pools.events import PoolEvents
 from runyard.pools.memory import Memory
 from runyard.pools.observe import Observer
 from runyard.pools.plans.actions import CreateRunner, PoolPlan, ReapRunner
@@ -79,12 +80,15 @@ class Operator:
             clock=clock,
             settings=settings,
         )
+        recorder = Recorder(deps.kube, component=NAME, clock=clock, rng=deps.rng)
+        self._events = PoolEvents(recorder, clock=clock, every=settings.event_seconds)
         self._effects = Effects(
             deps,
             reports=StopReports(
                 deps.server, clock=clock, token=deps.token, timeout=settings.report_seconds
             ),
-            recorder=Recorder(deps.kube, component=NAME, clock=clock, rng=deps.rng),
+            recorder=recorder,
+            events=self._events,
             memory=self._memory,
             pod=self._caches.pods.store.get,
         )
@@ -138,12 +142,14 @@ class Operator:
         if pool is None:
             metrics.forget(self._meter, split_key(pool_key)[1])
             self._memory.forget_pool(pool_key)
+            self._events.forget(pool_key)
             self._succeeded.pop(pool_key, None)
             return Result()
         snapshot = await self._observer.snapshot(pool)
         plan = plan_pool(snapshot, self._settings, self._clock.now())
         self._publish(snapshot.pool, plan)
         tally = await self._apply(snapshot.pool, plan)
+        await self._events.flush(snapshot.pool)
         if not tally.failures:
             self._succeeded[pool_key] = self._clock.monotonic()
             self._meter.set(RUNYARD_LOOP_LAST_SUCCESS_SECONDS, self._clock.now(), loop=NAME)
@@ -183,6 +189,7 @@ class Operator:
         if plan.status is not None:
             observed = plan.status.observed - tally.reaped + tally.created
             await self._effects.publish(pool, plan.status, observed=observed)
+            self._events.add_roll(pool, plan.status)
         return tally
 
     def _back_off(self, pool: PoolView) -> None:

@@ -35,6 +35,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     report_seconds: float = 5.0
     reconcile_seconds: float = 300.0
     actions_per_reconcile: int = 200
+    event_seconds: float = 10.0
+    """An event of a pool that repeats is written at most this often, with the number of repetitions."""
     steady_seconds: float = 60.0
     gap_seconds: float = 5.0
     error_seconds: float = 30.0

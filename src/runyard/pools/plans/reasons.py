@@ -7,8 +7,8 @@ from runyard.wire.kube_reasons import KubeCode
 from runyard.wire.reasons import Code
 
 
-class Why(Code):
-    """Why an action is taken."""
+class Why(KubeCode):
+    """Why an action is taken; the reason of the pool's event about it."""
 
     REPLICAS_MISSING = "replicas-missing", "the pool has fewer runners than replicas"
     # a runner is reaped
@@ -102,7 +102,17 @@ class PoolReason(KubeCode):
 
 
 class EventReason(KubeCode):
-    """Reasons of the operator's events."""
+    """Reasons of the operator's events that are not the reason of an action."""
+
+    API_REFUSED = "api-refused", "the Kubernetes API refused {action}: {error}"
+    ROLL_STARTED = (
+        "roll-started",
+        "{stale:d} of {replicas:d} runners are created from an older template; the image is {image}",
+    )
+    ROLL_FINISHED = (
+        "roll-finished",
+        "every runner is created from the current template; the image is {image}",
+    )
 
     RUNNER_POD_START_TIMED_OUT = "runner-pod-start-timed-out", "runner retired: {why}"
     RUNNER_POD_UNSCHEDULABLE = "runner-pod-unschedulable", "runner retired: {why}"
