@@ -4,6 +4,7 @@ Each case is a fresh interpreter: what another test imported does not count.
 """
 
 import json
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -13,6 +14,7 @@ from pathlib import Path
 import click
 import lawtree
 import pytest
+from tests.transcripts import check, transcripts
 
 from runyard.cli import xcresultflags, xcresultshow
 from runyard.cli.main import COMMANDS, EXTRAS, OPTIONAL, cli
@@ -131,6 +133,12 @@ LINES = {
     "sim": ["sim"],
     "up": ["up", "--demo"],
 }
+
+
+def test_the_page_about_installing_shows_what_is_printed(tmp_path: Path) -> None:
+    (shown,) = transcripts("docs/install.md")
+    (step,) = shown.steps
+    check(shown, [Ran(shlex.split(step.command)[1:], home=tmp_path, blocked=OPTIONAL).err])
 
 
 @pytest.mark.parametrize("name", sorted(LINES))

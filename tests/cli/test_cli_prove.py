@@ -1,9 +1,14 @@
 """`runyard prove` says what it found, and fails if that is not what was expected."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import msgspec
 import pytest
+from tests.transcripts import check, transcripts
 
 from runyard.cli import proverun as command
 from runyard.cli.main import cli, run
@@ -20,6 +25,18 @@ def test_a_guard_that_is_caught_is_success(capsys: pytest.CaptureFixture[str]) -
     assert "every case as expected" in shown.out
     assert "→ a runner that can execute counts as fenced" in shown.out
     assert "1/1 no-fence: is caught" in shown.err
+
+
+def test_the_page_shows_the_counterexample_that_is_printed() -> None:
+    (shown,) = transcripts("docs/proof.md")
+    env = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    outputs = [
+        subprocess.run(
+            ["bash", "-c", step.command], env=env, capture_output=True, text=True, check=True
+        ).stdout
+        for step in shown.steps
+    ]
+    check(shown, outputs)
 
 
 def test_a_size_explores_the_shipped_machine(capsys: pytest.CaptureFixture[str]) -> None:

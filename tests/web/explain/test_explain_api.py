@@ -1,10 +1,12 @@
 """Explanations over HTTP and by the command: found, unknown, refused, and while sources are down."""
 
 import asyncio
+import shlex
 from pathlib import Path
 
 import msgspec
 import pytest
+from tests.transcripts import check, transcripts
 from tests.web.web_harness import QUICK, Site, visit
 
 from runyard.cli.main import cli, run
@@ -172,6 +174,25 @@ def test_the_command_prints_text_or_json_and_keeps_its_exit_codes(
         argv = ["explain", "pool", "mac", "--server", "http://127.0.0.1:1"]
         assert await asyncio.to_thread(run, cli, name="runyard", argv=argv) == 2
         assert "does not respond" in capsys.readouterr().err
+
+    visit(scenario, database_url)
+
+
+def test_the_page_shows_what_the_command_prints(
+    database_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def scenario(site: Site) -> None:
+        await site.pool()
+        site.job(7)
+        site.execute("UPDATE jobs SET labels = ARRAY['self-hosted', 'xcode-27']")
+        await site.pod("mac-runner-0a1b2c3d")
+        (shown,) = transcripts("docs/explain.md")
+        outputs = []
+        for step in shown.steps:
+            argv = [*shlex.split(step.command)[1:], "--server", site.url]
+            assert await asyncio.to_thread(run, cli, name="runyard", argv=argv) == 0
+            outputs.append(capsys.readouterr().out)
+        check(shown, outputs)
 
     visit(scenario, database_url)
 
