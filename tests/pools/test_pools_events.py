@@ -1,6 +1,7 @@
 """Tests the events of pools, which `kubectl describe runnerpool` shows, against the embedded Kubernetes API."""
 
 import asyncio
+import itertools
 from typing import Any
 
 import msgspec
@@ -166,10 +167,14 @@ def test_a_pool_is_filled_although_no_event_can_be_written(failure: str) -> None
         for number in range(3):
             await harness.host(f"host-{number}")
         await harness.pool(2)
+        for number in range(20):  # each has an event to write
+            await harness.pool(1, name=f"linux-{number}", os="linux")
+        tried: list[float] = []
 
         async def broken(request: Request) -> Response | None:
             if not request.path.endswith(EVENTS) or request.method == "GET":
                 return None
+            tried.append(harness.clock.now())
             if failure == "hangs":
                 await asyncio.Event().wait()
             return Response(status=403, body=b"{}")
@@ -178,8 +183,9 @@ def test_a_pool_is_filled_although_no_event_can_be_written(failure: str) -> None
         async with harness.working():
             await harness.clock.sleep(60)
             assert len(harness.running()) == 2
-            await harness.finish(harness.names()[0])
+            await harness.finish(harness.running()[0])
             await harness.clock.sleep(60)
             assert len(harness.running()) == 2
+        assert all(after - before >= 10 for before, after in itertools.pairwise(tried))
 
     play(scenario)

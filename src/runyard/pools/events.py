@@ -2,6 +2,8 @@
 
 There is one Event object for each pool and reason; what repeats raises its count and replaces its message. A series is
 written at once and then at most every `event_seconds`; a later reconcile writes the number of those in between.
+While the API does not accept events, one is tried in that time, of all pools, so that the operator's one worker does
+not wait for each.
 """
 
 import msgspec
@@ -54,6 +56,7 @@ class PoolEvents:
         self._clock = clock
         self._every = every
         self._pools: dict[str, _Pool] = {}
+        self._pause_until = 0.0
 
     def _of(self, pool: PoolView) -> _Pool:
         key = f"{pool.namespace}/{pool.name}"
@@ -79,11 +82,14 @@ class PoolEvents:
     async def flush(self, pool: PoolView) -> None:
         """Write what is due; the rest waits if the API does not accept an event now."""
         now = self._clock.monotonic()
+        if now < self._pause_until:
+            return
         for series in self._of(pool).series.values():
             due = series.written_at is None or now - series.written_at >= self._every
             if series.count and due:
                 count, series.count, series.written_at = series.count, 0, now
                 if not await self._write(pool, series.notice, count):
+                    self._pause_until = self._clock.monotonic() + self._every
                     return
 
     async def _write(self, pool: PoolView, notice: Notice, count: int) -> bool:
