@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.dispatch.dispatchharness import SPACE, Guest, Harness, play
 
@@ -25,6 +26,7 @@ from runyard.wire import names
 from runyard.wire.instants import to_rfc3339, to_rfc3339_micro
 from runyard.wire.reasons import render
 from runyard.wire.reasons_dispatch import Holding, Why
+from runyard.wire.restarts import Ended, Restart
 
 SETTINGS = Settings()
 
@@ -276,6 +278,63 @@ def test_a_pod_that_vanished_with_its_job_is_listed_as_recovered(
         await harness.clock.sleep(60)
         await harness.server.recovery.sweeper.step()
         assert (await look(harness)).healed[0].reason == Why.FENCE_DELETED
+
+    play(scenario, database_url, app_keys)
+
+
+def restart(number: int, *, at: float, component: str = "server") -> Restart:
+    return Restart(
+        id=number,
+        component=component,
+        reason=Ended.KILLED.value,
+        detail={"signal": 9},
+        ended_at=at - 2.5,
+        ready_at=at,
+    )
+
+
+def test_restarts_of_components_are_among_the_recoveries_without_any_database() -> None:
+    now = 1_800_000_000.0
+    down = Source(name="x", state="down", since=now)
+    restarts = (
+        restart(1, at=now - 7200),
+        restart(2, at=now - 60),
+        restart(3, at=now - 5, component="kube"),
+    )
+    view = build_overview(
+        Snapshot(at=now, postgres=down, kubernetes=down, restarts=restarts), SETTINGS
+    )
+    assert [(each.component, each.id, each.reason, each.took) for each in view.healed] == [
+        ("kube", 3, Ended.KILLED, 2.5),
+        ("server", 2, Ended.KILLED, 2.5),
+        ("server", 1, Ended.KILLED, 2.5),
+    ]
+    assert view.totals.healed_hour == 2
+    few = msgspec.structs.replace(SETTINGS, recoveries_shown=1)
+    view = build_overview(Snapshot(at=now, postgres=down, kubernetes=down, restarts=restarts), few)
+    assert (len(view.healed), view.totals.healed_hour) == (1, 2), "the count covers all of them"
+
+
+def test_recoveries_of_runners_and_components_are_in_the_order_of_time(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
+        await harness.armed(guest)
+        await harness.delete_pod(guest)
+        await harness.server.shared.closer.close_if_gone(pod_name=guest.name, pod_uid=guest.uid)
+        now = harness.clock.now()
+        restarts = (restart(1, at=now - 60), restart(2, at=now + 60))
+        ok = Source(name="x", state="ok", as_of=now)
+        records = await read_records(harness.database, SETTINGS)
+        view = build_overview(
+            Snapshot(at=now + 61, postgres=ok, kubernetes=ok, records=records, restarts=restarts),
+            SETTINGS,
+        )
+        reasons = [each.reason for each in view.healed]
+        assert reasons == [Ended.KILLED, Why.POD_NOT_FOUND, Ended.KILLED]
+        assert view.totals.healed_hour == 3
 
     play(scenario, database_url, app_keys)
 

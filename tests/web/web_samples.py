@@ -214,6 +214,15 @@ FINISHED = (
 )
 HEALED = (
     Recovery(
+        id=1,
+        at=NOW - 70,
+        reason="component-killed",
+        detail={"signal": 9},
+        what="The component server was killed by signal 9. It was restarted",
+        took=2.4,
+        component="server",
+    ),
+    Recovery(
         id=3,
         at=NOW - 240,
         reason="fence-deleted",

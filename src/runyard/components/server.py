@@ -35,7 +35,7 @@ from runyard.github.budget import APP_KEY, WRITE_POINTS
 from runyard.http.messages import Handler
 from runyard.http.server import Listening, Timeouts, listen
 from runyard.telemetry import conditions
-from runyard.web.dashboard import Dashboard, DashboardDeps
+from runyard.web.dashboard import Dashboard, DashboardDeps, ReadRestarts
 from runyard.web.explain.context import DispatchLimits
 from runyard.web.explain.explainer import Dispatch
 from runyard.web.settings import Settings as DashboardSettings
@@ -99,9 +99,13 @@ async def serve(
     ready: Callable[[tuple[str, ...]], None],
     results: ResultsSetup | None = None,
     ending: asyncio.Event | None = None,
+    read_restarts: ReadRestarts = tuple,
 ) -> None:
-    """Run a replica on its sockets until cancelled; `ending` shuts it down in order. `ready` gets its URLs."""
-    await _Serving(wire(deps, results)).run(
+    """Run a replica on its sockets until cancelled; `ending` shuts it down in order. `ready` gets its URLs.
+
+    `read_restarts` returns what a supervisor on this machine has restarted, for the dashboard.
+    """
+    await _Serving(wire(deps, results), read_restarts).run(
         sockets, prepare=prepare, ready=ready, ending=ending or asyncio.Event()
     )
 
@@ -109,8 +113,9 @@ async def serve(
 class _Serving:
     """One replica on its sockets."""
 
-    def __init__(self, wired: Wired) -> None:
+    def __init__(self, wired: Wired, read_restarts: ReadRestarts) -> None:
         self._wired = wired
+        self._read_restarts = read_restarts
         self._deps = wired.deps
         self._started = asyncio.Event()
 
@@ -172,6 +177,7 @@ class _Serving:
                 log=deps.log,
                 settings=listener.access,
                 dispatch=explain_inputs(self._wired),
+                read_restarts=self._read_restarts,
             )
         )
 

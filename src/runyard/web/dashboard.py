@@ -18,6 +18,7 @@ Invariants:
 """
 
 import asyncio
+from collections.abc import Callable
 
 import msgspec
 
@@ -49,7 +50,9 @@ from runyard.web.snapshot import Snapshot
 from runyard.web.statics import Statics
 from runyard.web.values import Overview, Source, same
 from runyard.wire.problem_codes import ProblemCode
+from runyard.wire.restarts import Restart
 
+ReadRestarts = Callable[[], tuple[Restart, ...]]
 PAGE = "/"
 OVERVIEW = "/api/v1/overview"
 EVENTS = "/api/v1/events"
@@ -75,7 +78,10 @@ _HEARTBEAT = 10.0  # longest time without an event
 
 
 class DashboardDeps(msgspec.Struct, frozen=True, kw_only=True):
-    """Dependencies of a dashboard. `kube` and `dispatch` may be None: then it shows no cluster or no explanations."""
+    """Dependencies of a dashboard. `kube` and `dispatch` may be None: then it shows no cluster or no explanations.
+
+    `read_restarts` returns the restarts of components that a supervisor recorded; it must not block.
+    """
 
     database: Database
     kube: Kube | None
@@ -86,6 +92,7 @@ class DashboardDeps(msgspec.Struct, frozen=True, kw_only=True):
     log: Logger
     settings: Settings
     dispatch: Dispatch | None = None
+    read_restarts: ReadRestarts = tuple
 
 
 class Dashboard:
@@ -97,6 +104,7 @@ class Dashboard:
         clock, meter, log = deps.clock, deps.meter, deps.log
         self._clock = clock
         self._dispatch = dispatch
+        self._read_restarts = deps.read_restarts
         self._settings = settings
         self._access = Access(settings, clock=clock)
         self._alarms = Alarms(health, freshness, clock=clock)
@@ -242,6 +250,7 @@ class Dashboard:
             records=self._records.value,
             cluster=cluster,
             alarms=self._alarms.now(),
+            restarts=self._read_restarts(),
         )
 
     def _overview_of(self, snapshot: Snapshot) -> Overview:

@@ -17,7 +17,7 @@ from runyard.web.explain.jobs import explain_job, overdue
 from runyard.web.explain.values import Constraint
 from runyard.web.explain.views import summary
 from runyard.web.records import JobRow, Records
-from runyard.web.recoveries import render_recoveries
+from runyard.web.recoveries import render_recoveries, render_restarts
 from runyard.web.settings import Settings
 from runyard.web.snapshot import Snapshot
 from runyard.web.values import (
@@ -29,6 +29,8 @@ from runyard.web.values import (
     Totals,
     Verdict,
 )
+
+_HOUR = 3600.0
 
 
 def build_overview(
@@ -43,7 +45,8 @@ def build_overview(
     finished = tuple(_finished(job) for job in records.finished)
     demand = _demand(records, cluster)
     groups = fleet.pools(cluster, all_runners, demand)
-    recovered = render_recoveries(records.recoveries)
+    restarted = render_restarts(snapshot.restarts)
+    recovered = (*render_recoveries(records.recoveries), *restarted)
     attention = sum(job.attention for job in waiting)
     totals = Totals(
         waiting=max(records.waiting, len(waiting)),
@@ -55,7 +58,8 @@ def build_overview(
         runners=len(all_runners),
         hosts=len(all_hosts),
         hosts_ready=sum(host.state == "ready" for host in all_hosts),
-        healed_hour=sum(entry.last_hour for entry in records.recoveries),
+        healed_hour=sum(entry.last_hour for entry in records.recoveries)
+        + sum(each.at > snapshot.at - _HOUR for each in restarted),
     )
     alarms = _alarms(snapshot, records)
     return Overview(
@@ -72,7 +76,7 @@ def build_overview(
         waiting=waiting,
         running=running,
         finished=finished,
-        healed=recovered,
+        healed=tuple(sorted(recovered, key=lambda each: -each.at))[: settings.recoveries_shown],
     )
 
 

@@ -1,7 +1,8 @@
-"""Renders automatic recoveries from the transition log: the fault, the repair, and the job's state afterwards.
+"""Renders automatic recoveries: those of the transition log, and restarts of components.
 
-Each sentence is chosen by the entry's reason code and by the state that the runner or the job was recovered from. The
-duration is the time that it had been in that state.
+Of an entry of the log it renders the fault, the repair, and the job's state afterwards. Each sentence is chosen by the
+entry's reason code and by the state that the runner or the job was recovered from. The duration is the time that it had
+been in that state; of a component, the time that it was away.
 """
 
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ import msgspec
 
 from runyard.web.values import Recovery
 from runyard.wire.reasons_dispatch import FENCED, TRANSITIONS, Why
+from runyard.wire.restarts import RESTARTS, Restart
 
 RETIRED = {
     Why.NOT_POLLING: "A runner that did not poll for work was retired and replaced",
@@ -81,6 +83,27 @@ def render_recoveries(entries: Iterable[Entry]) -> tuple[Recovery, ...]:
         )
         for entry in entries
     )
+
+
+def render_restarts(restarts: Iterable[Restart]) -> tuple[Recovery, ...]:
+    """Render restarts of components for the dashboard, newest first."""
+    return tuple(
+        Recovery(
+            id=restart.id,
+            at=restart.ready_at,
+            reason=restart.reason,
+            detail=restart.detail,
+            what=f"The component {restart.component} {_end(restart)}. It was restarted",
+            then=f"It took {restart.starts} starts" if restart.starts > 1 else "",
+            took=max(0.0, round(restart.ready_at - restart.ended_at, 3)),
+            component=restart.component,
+        )
+        for restart in sorted(restarts, key=lambda each: each.id, reverse=True)
+    )
+
+
+def _end(restart: Restart) -> str:
+    return RESTARTS.text(restart.reason, restart.detail)
 
 
 def describe(entry: Entry) -> str:

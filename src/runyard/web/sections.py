@@ -247,7 +247,7 @@ def recoveries_section(entries: tuple[Recovery, ...], now: float) -> Html:
     return tag(
         "section",
         {"class": "recoveries", "aria-labelledby": "recoveries"},
-        tag("h2", {"id": "recoveries"}, "Recovery by itself"),
+        tag("h2", {"id": "recoveries"}, "Recovered automatically"),
         tag("ol", {}, [_recovery(entry, now) for entry in entries])
         if entries
         else empty("No recoveries recently."),
@@ -262,7 +262,7 @@ def _recovery(entry: Recovery, now: float) -> Html:
     ]
     return tag(
         "li",
-        {"data-key": f"h{entry.id}"},
+        {"data-key": f"{entry.component or 'h'}{entry.id}"},
         tag("span", {"class": "when"}, age(entry.at, now), " ago"),
         tag("p", {}, entry.what + "."),
         tag("small", {"class": "muted"}, _dotted(facts)),

@@ -124,9 +124,9 @@ class Job(_Value, frozen=True):
 
 
 class Recovery(_Value, frozen=True):
-    """A fault that was recovered automatically."""
+    """A fault that was recovered automatically: of a runner or a job, or of a component that was restarted."""
 
-    id: int
+    id: int  # unique with `component`
     at: float
     reason: str  # a slug
     what: str
@@ -135,6 +135,7 @@ class Recovery(_Value, frozen=True):
     took: float | None = None
     runner: str = ""
     job_id: int | None = None
+    component: str = ""  # the one that was restarted
 
 
 class Alarm(_Value, frozen=True):

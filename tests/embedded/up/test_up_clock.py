@@ -20,6 +20,7 @@ from runyard.embedded.up.database import MachineDatabase
 from runyard.embedded.up.layout import Layout
 from runyard.embedded.up.lifecycle import _renew
 from runyard.embedded.up.machine import Machine, Options, Urls
+from runyard.embedded.up.restarts import RestartRecord
 from runyard.embedded.up.roles import kube as role
 from runyard.embedded.up.secrets import load_or_make
 from runyard.embedded.up.supervisor import Supervisor
@@ -97,15 +98,24 @@ def play(
             )
             context = Context(boot=boot, clock=clock, rng=random.SystemRandom(), ready=ready.set)
             transport = kube_transport(layout, url, now=clock.now())
+            restarts = RestartRecord(layout.restarts, clock=clock, log=get_logger("test"))
             machine = Machine(
                 options=Options(data=layout.root),
                 secrets=secrets,
                 urls=Urls(kube=url, server="", github=""),
                 supervisor=Supervisor(
-                    clock=clock, log=get_logger("test"), lock=-1, spawn=lambda work, name: None
+                    clock=clock,
+                    log=get_logger("test"),
+                    lock=-1,
+                    spawn=lambda work, name: None,
+                    restarts=restarts,
                 ),
                 database=MachineDatabase(
-                    layout, clock=clock, log=get_logger("test"), machine=Owner("x", "y")
+                    layout,
+                    clock=clock,
+                    log=get_logger("test"),
+                    machine=Owner("x", "y"),
+                    restarts=restarts,
                 ),
                 kube=Kube(transport, token=lambda: secrets.admin_token),
                 clock=clock,

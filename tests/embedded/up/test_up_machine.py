@@ -26,7 +26,9 @@ from tests.embedded.up.upsupport import (
 )
 
 from runyard.embedded.up.roles.operator import IDENTITY
+from runyard.web.dashboard import OVERVIEW
 from runyard.wire import names
+from runyard.wire.restarts import Ended
 
 pytestmark = [
     pytest.mark.slow,
@@ -39,6 +41,12 @@ COMPONENTS = ("kube", "github", "server", "operator", "host-1", "postgres")
 def warm(up: Up) -> bool:
     pods = [pod for pod in up.items(PODS) if pod["status"].get("phase") == "Running"]
     return len(pods) == 2
+
+
+def restarts(up: Up, component: str) -> list[dict[str, Any]]:
+    """The restarts of a component that the dashboard shows, newest first."""
+    healed = up.server("GET", OVERVIEW).json()["healed"]
+    return [entry for entry in healed if entry["component"] == component]
 
 
 def test_kubectl_shows_the_objects(up: Up, absent: Absent) -> None:
@@ -76,6 +84,9 @@ def test_a_killed_component_is_restarted_and_jobs_run(up: Up, component: str) ->
     )
     assert after != before
     assert up.run(f"echo after {component}", f"after {component}") == "success"
+    restarted = until(lambda: restarts(up, component), what=f"the restart of {component}")
+    assert restarted[0]["reason"] == (Ended.GONE if component == "postgres" else Ended.KILLED)
+    assert up.server("GET", OVERVIEW).json()["totals"]["healed_hour"] >= len(restarted)
 
 
 def test_the_operator_is_elected_and_leads_again_at_once_after_kill_9(up: Up) -> None:

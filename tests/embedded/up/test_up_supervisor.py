@@ -20,10 +20,12 @@ from runyard.embedded.up import supervisor as module
 from runyard.embedded.up.boot import Boot
 from runyard.embedded.up.children import Running, log_tail, start
 from runyard.embedded.up.layout import Layout
+from runyard.embedded.up.restarts import RestartReader, RestartRecord
 from runyard.embedded.up.secrets import load_or_make
 from runyard.embedded.up.shutdown import Shutdown
 from runyard.embedded.up.supervisor import ComponentFailed, ComponentView, Supervisor
 from runyard.telemetry.log import get_logger
+from runyard.wire.restarts import Ended
 
 pytestmark = pytest.mark.skipif(not HAS_PROC, reason="searches for leftovers in /proc")
 READY = "echo ready; "
@@ -67,6 +69,7 @@ class Stage:
             log=get_logger("test"),
             lock=-1,
             spawn=self._spawn,
+            restarts=RestartRecord(self.layout.restarts, clock=self.clock, log=get_logger("test")),
             changed=self._changed,
             launch=self._launch,
             shutdown=self.shutdown,
@@ -177,6 +180,27 @@ def test_the_view_shows_an_exit_and_the_restart(tmp_path: Path) -> None:
         assert stage.supervisor.pid("component") == stage.started[-1]
 
     play(tmp_path, scenario)
+
+
+def test_a_restart_is_recorded_with_its_cause_and_the_stop_is_not(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.scripts = [READY + "exit 7", "exit 1", READY + "cat", READY + "cat"]
+        await stage.supervisor.add(stage.boot())
+        await stage.until(
+            lambda: stage.views[-1].starts == 3 and stage.views[-1].state == "running"
+        )
+        os.kill(stage.supervisor.pid("component"), signal.SIGKILL)
+        await stage.until(
+            lambda: stage.views[-1].starts == 4 and stage.views[-1].state == "running"
+        )
+
+    play(tmp_path, scenario)
+    found = RestartReader(Layout(tmp_path / "data").restarts)()
+    assert [(each.id, each.component, each.reason, each.detail, each.starts) for each in found] == [
+        (1, "component", Ended.EXITED, {"code": 7}, 2),
+        (2, "component", Ended.KILLED, {"signal": 9}, 1),
+    ]
+    assert all(each.ended_at <= each.ready_at for each in found)
 
 
 def test_a_component_that_cannot_work_ends_the_machine_at_once(tmp_path: Path) -> None:

@@ -15,11 +15,14 @@ from runyard.db.owner import Owner, claim
 from runyard.embedded.postgres.errors import EmbeddedPostgresError
 from runyard.embedded.postgres.server import EmbeddedPostgres
 from runyard.embedded.up.layout import Layout
+from runyard.embedded.up.restarts import RestartRecord
 from runyard.embedded.up.shutdown import Shutdown, within_deadline
 from runyard.telemetry.log import Logger
+from runyard.wire.restarts import Ended
 
 T = TypeVar("T")
 DATABASE = "runyard"
+COMPONENT = "postgres"
 STOP_WITHIN = 1.5  # seconds; then it is killed, and the next start replays its log
 _CHECK_EVERY = 1.0
 _RELEASE = "DELETE FROM machine"
@@ -40,6 +43,7 @@ class MachineDatabase:
         clock: Clock,
         log: Logger,
         machine: Owner,
+        restarts: RestartRecord,
         given: str = "",
         durable: bool = True,
         report: Callable[[str], None] = lambda text: None,
@@ -49,6 +53,7 @@ class MachineDatabase:
         self._clock = clock
         self._log = log
         self._report = report
+        self._restarts = restarts
         self._server = EmbeddedPostgres(
             layout.postgres, durable=durable, database=DATABASE, max_connections=40
         )
@@ -84,8 +89,11 @@ class MachineDatabase:
                 continue
             self._log.warning("postgres exited")
             self._report("postgres exited; restarting it")
+            self._restarts.ended(COMPONENT, Ended.GONE.because())
+            self._restarts.started(COMPONENT)
             try:
                 await self._start_server()
+                self._restarts.ready(COMPONENT)
                 self._report(f"postgres is back (process {self._server.pid})")
             except (EmbeddedPostgresError, OSError) as error:
                 self._report(f"postgres does not start: {error}")

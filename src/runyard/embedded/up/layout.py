@@ -5,6 +5,7 @@
     secrets.json          keys and tokens, generated once (0600)
     ports.json            the chosen ports, so that they stay
     urls.json             the address of every component, for users and scripts
+    restarts.json         which components were restarted, and why
     format                the version of this layout
     machine-id            the identity of this machine, for a shared database
     stores.json           the stores that were used: they must not be missing at the next start
@@ -69,6 +70,11 @@ class Layout(msgspec.Struct, frozen=True):
     def urls(self) -> Path:
         """The address of every component."""
         return self.root / "urls.json"
+
+    @property
+    def restarts(self) -> Path:
+        """Which components were restarted, and why."""
+        return self.root / "restarts.json"
 
     @property
     def format(self) -> Path:

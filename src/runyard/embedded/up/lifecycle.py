@@ -33,6 +33,7 @@ from runyard.embedded.up.identity import identity
 from runyard.embedded.up.layout import Layout
 from runyard.embedded.up.machine import Machine, Options, Urls
 from runyard.embedded.up.practice_client import PracticeClient
+from runyard.embedded.up.restarts import RestartRecord
 from runyard.embedded.up.secrets import load_or_make
 from runyard.embedded.up.shutdown import Shutdown, uncancelled, unless, within_deadline
 from runyard.embedded.up.supervisor import ComponentView, Spawn, Supervisor
@@ -101,6 +102,7 @@ async def running(
         urls = _urls(options, sockets, probed)
         transport = kube_transport(layout, urls.kube, now=clock.now())
         stack.push_async_callback(transport.close)
+        restarts = RestartRecord(layout.restarts, clock=clock, log=log)
         database = MachineDatabase(
             layout,
             clock=clock,
@@ -109,6 +111,7 @@ async def running(
             given=given,
             durable=not options.demo,
             report=report,
+            restarts=restarts,
         )
         spawn = await stack.enter_async_context(_background())
         machine = Machine(
@@ -120,6 +123,7 @@ async def running(
                 log=log,
                 lock=lock.descriptor,
                 spawn=spawn,
+                restarts=restarts,
                 changed=listener.component,
                 shutdown=shutdown,
             ),

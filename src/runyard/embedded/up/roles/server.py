@@ -24,6 +24,7 @@ from runyard.dispatch.machine.table import Deadlines
 from runyard.dispatch.settings import Settings
 from runyard.embedded.up.context import Context
 from runyard.embedded.up.faults import with_faults
+from runyard.embedded.up.restarts import RestartReader
 from runyard.embedded.up.roles.access import access_settings, tls_context
 from runyard.kube.client import Kube
 from runyard.telemetry import conditions
@@ -58,7 +59,12 @@ async def run(context: Context) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(_process(context, deps, results.blobs, migrated))
             await server.serve(
-                deps, sockets, prepare=prepare, ready=lambda _: context.ready(), results=results
+                deps,
+                sockets,
+                prepare=prepare,
+                ready=lambda _: context.ready(),
+                results=results,
+                read_restarts=RestartReader(context.boot.layout.restarts),
             )
 
 
