@@ -22,13 +22,11 @@ from runyard.web.settings import Settings
 from runyard.web.snapshot import Snapshot
 from runyard.web.values import (
     Alarm,
-    Host,
     Job,
     Overview,
-    Pool,
     Totals,
-    Verdict,
 )
+from runyard.web.verdict import count_holds, verdict
 
 _HOUR = 3600.0
 
@@ -40,7 +38,7 @@ def build_overview(
     records, cluster = snapshot.records or Records(), snapshot.cluster
     context = build_context(snapshot, settings, limits or DispatchLimits())
     all_runners, all_hosts = context.runners, context.hosts
-    waiting, unmatched = _waiting(records, None if limits is None else context)
+    waiting = _waiting(records, None if limits is None else context)
     running = tuple(_running(job) for job in records.jobs if job.state == "running")
     finished = tuple(_finished(job) for job in records.finished)
     demand = _demand(records, cluster)
@@ -62,9 +60,10 @@ def build_overview(
         + sum(each.at > snapshot.at - _HOUR for each in restarted),
     )
     alarms = _alarms(snapshot, records)
+    holds = count_holds(records.groups, None if limits is None else records.matching)
     return Overview(
         at=snapshot.at,
-        verdict=verdict(alarms, totals, all_hosts, groups, unmatched=unmatched),
+        verdict=verdict(alarms, totals, all_hosts, groups, holds=holds),
         sources=(snapshot.postgres, snapshot.kubernetes),
         totals=totals,
         alarms=alarms,
@@ -80,53 +79,6 @@ def build_overview(
     )
 
 
-def verdict(
-    alarms: tuple[Alarm, ...],
-    totals: Totals,
-    all_hosts: tuple[Host, ...],
-    groups: tuple[Pool, ...],
-    *,
-    unmatched: int,
-) -> Verdict:
-    """Summarise the fleet by its worst problem."""
-    errors = [alarm for alarm in alarms if alarm.severity == "error"]
-    if errors:
-        more = f"{len(errors) - 1} more below." if len(errors) > 1 else ""
-        return Verdict(tone="bad", title=errors[0].title, text=f"{errors[0].text} {more}".strip())
-    if totals.attention:
-        title = f"{_jobs(totals.attention)} although a fitting runner is idle"
-        return Verdict(
-            tone="bad",
-            title=title,
-            text="They wait longer than the matcher needs. Check the dispatch server's log.",
-        )
-    down = len(all_hosts) - sum(host.tone in {"good", "warn"} for host in all_hosts)
-    if down:
-        title = f"{down} of {len(all_hosts)} hosts {'is' if down == 1 else 'are'} not ready"
-        return Verdict(
-            tone="warn", title=title, text=f"First: {all_hosts[0].name}, {all_hosts[0].state}."
-        )
-    if unmatched:
-        title = f"{_jobs(unmatched)} for a pool that does not exist"
-        return Verdict(
-            tone="warn", title=title, text="The reasons below list the labels that no pool has."
-        )
-    if alarms:
-        return Verdict(tone="warn", title=alarms[0].title, text=alarms[0].text)
-    if totals.waiting:
-        text = f"{totals.busy} busy, {totals.starting} starting."
-        return Verdict(tone="wait", title=_jobs(totals.waiting), text=text)
-    if not groups:
-        text = "Create a RunnerPool; jobs wait until one matches their labels."
-        return Verdict(tone="off", title="There is no RunnerPool yet", text=text)
-    work = f"{totals.running} running, " if totals.running else ""
-    return Verdict(tone="good", title="No job is waiting", text=f"{work}{totals.idle} idle.")
-
-
-def _jobs(count: int) -> str:
-    return "1 job is waiting" if count == 1 else f"{count} jobs are waiting"
-
-
 def _demand(records: Records, cluster: Cluster | None) -> Counter[str]:
     """Count the waiting jobs that fit each pool."""
     found: Counter[str] = Counter()
@@ -137,13 +89,12 @@ def _demand(records: Records, cluster: Cluster | None) -> Counter[str]:
     return found
 
 
-def _waiting(records: Records, context: Context | None) -> tuple[tuple[Job, ...], int]:
-    """Return the waiting jobs, overdue ones first, and how many of them fit no pool."""
+def _waiting(records: Records, context: Context | None) -> tuple[Job, ...]:
+    """Return the waiting jobs, overdue ones first."""
     queued = [job for job in records.jobs if job.state in (JobState.WAITING, JobState.QUEUED)]
-    shown, unmatched = [], 0
+    shown = []
     for job in queued:
         chain = () if context is None else explain_job(_facts(job), None, context)
-        unmatched += bool(chain) and chain[0].constraint is Constraint.NO_POOL
         shown.append(
             Job(
                 job_id=job.job_id,
@@ -158,7 +109,7 @@ def _waiting(records: Records, context: Context | None) -> tuple[tuple[Job, ...]
         )
     taking = [_taking(job) for job in records.jobs if job.state == JobState.BOUND]
     shown.sort(key=lambda job: not job.attention)  # stable: older jobs stay first
-    return (*shown, *taking), unmatched
+    return (*shown, *taking)
 
 
 def _facts(job: JobRow) -> JobFacts:

@@ -36,6 +36,17 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     installation_id: int = 0
 
 
+class JobGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """How many jobs wait of one kind and state: the same holds all of them."""
+
+    tenant: str
+    repository: str
+    labels: tuple[str, ...]
+    state: str
+    verified: bool
+    jobs: int
+
+
 class SlotRow(msgspec.Struct, frozen=True, kw_only=True):
     """One open slot."""
 
@@ -55,6 +66,7 @@ class Records(msgspec.Struct, frozen=True, kw_only=True):
 
     jobs: tuple[JobRow, ...] = ()
     finished: tuple[JobRow, ...] = ()
+    groups: tuple[JobGroup, ...] = ()  # of all waiting jobs, also of those that are not shown
     waiting: int = 0
     running: int = 0
     slots: tuple[SlotRow, ...] = ()
@@ -85,6 +97,7 @@ async def _read(tx: Tx, settings: Settings) -> Records:
     bound = await tx.all(SQL.jobs_bound, limit=limit)
     finished = await tx.all(SQL.jobs_finished, limit=limit, window=window)
     count = await tx.one(SQL.jobs_count) or {}
+    groups = await tx.all(SQL.jobs_waiting_by_kind, limit=settings.holds_counted)
     slots = await tx.all(
         SQL.slots_open, silent_after=settings.silent_after, limit=settings.slots_read
     )
@@ -95,6 +108,7 @@ async def _read(tx: Tx, settings: Settings) -> Records:
     return Records(
         jobs=tuple(_job(row) for row in (*bound, *active)),
         finished=tuple(_job(row) for row in finished),
+        groups=tuple(JobGroup(**{**row, "labels": tuple(row["labels"])}) for row in groups),
         waiting=count.get("waiting", 0) + len(bound),
         running=count.get("running", 0),
         slots=tuple(SlotRow(**row) for row in slots),

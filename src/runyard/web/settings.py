@@ -30,6 +30,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     match_within: float = 15.0  # a job that waits longer beside a fitting idle runner is reported
 
     jobs_shown: int = 50
+    holds_counted: int = 10000  # waiting jobs whose reasons are counted for the summary
     runners_shown: int = 100
     hosts_shown: int = 100
     recoveries_shown: int = 25

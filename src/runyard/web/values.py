@@ -35,11 +35,13 @@ class Source(_Value, frozen=True):
 
 
 class Verdict(_Value, frozen=True):
-    """The summary at the top of the page."""
+    """The summary at the top of the page. `reason` is its code; `jobs` is how many jobs it holds."""
 
     tone: Tone
     title: str
     text: str = ""
+    reason: str = ""
+    jobs: int = 0
 
 
 class Totals(_Value, frozen=True):

@@ -1,0 +1,153 @@
+"""Summarises the fleet in one line: its worst problem, or what holds the most jobs.
+
+Jobs are counted by the matcher's holds, over the waiting jobs and not only those that are shown. So one job with an
+odd label does not hide that fifty others wait for a runner. All functions are pure.
+"""
+
+from collections import Counter
+
+import msgspec
+
+from runyard.dispatch.machine.values import JobState
+from runyard.dispatch.matching.values import Matching
+from runyard.web.explain.values import Constraint
+from runyard.web.records import JobGroup
+from runyard.web.values import Alarm, Host, Pool, Tone, Totals, Verdict
+from runyard.wire.reasons import Code, Reason, render
+
+
+class Headline(Code):
+    """Summaries that are not about a hold or an alarm."""
+
+    OVERDUE = "jobs-overdue", "{jobs} although a fitting runner is idle"
+    HOSTS_NOT_READY = "hosts-not-ready", "{down:d} of {hosts:d} hosts {verb} not ready"
+    NO_POOLS = "no-pools", "There is no RunnerPool yet"
+    NONE_WAITS = "no-job-waits", "No job is waiting"
+
+
+class _Held(msgspec.Struct, frozen=True):
+    """How a hold is shown: the end of the title, the text below, and whether an operator must act."""
+
+    end: str
+    text: str = ""
+    act: bool = False
+
+
+_HOLDS = {
+    Constraint.NO_POOL: _Held(
+        " for a pool that does not exist",
+        "The reasons below list the labels that no pool has.",
+        act=True,
+    ),
+    Constraint.GITHUB: _Held(
+        " until GitHub registers runners again", "The reasons below say why it does not.", act=True
+    ),
+    Constraint.EXCLUDED: _Held(
+        " whose runners GitHub refuses", "The reasons below say what GitHub refused.", act=True
+    ),
+    Constraint.NO_RUNNER: _Held(" for an idle runner"),
+    Constraint.TENANT_CAP: _Held(
+        " for their tenant's budget",
+        "They start when a job of the tenant ends, or when its limit is raised (runyard tenant set).",
+    ),
+    Constraint.PAUSED: _Held(
+        " until their tenant is resumed", "Resume it with runyard tenant resume."
+    ),
+    Constraint.APPROVAL: _Held(" for an approval at GitHub"),
+    Constraint.ASKED_FIRST: _Held(" until GitHub confirms that they are still queued"),
+    Constraint.NEXT: _Held(" to be matched"),
+}
+
+
+def count_holds(groups: tuple[JobGroup, ...], matching: Matching | None) -> Counter[Constraint]:
+    """Count the waiting jobs by what holds them; nothing without a dispatcher."""
+    found: Counter[Constraint] = Counter()
+    if matching is None:
+        return found
+    held = {(e.tenant, e.repository, e.labels): e for e in reversed(matching.held)}
+    for group in groups:
+        hold = held.get((group.tenant, group.repository, group.labels))
+        if group.state == JobState.WAITING:
+            constraint = Constraint.APPROVAL
+        elif not group.verified:
+            constraint = Constraint.ASKED_FIRST
+        else:
+            constraint = Constraint.NEXT if hold is None else Constraint(hold.hold.value)
+        found[constraint] += group.jobs
+    return found
+
+
+def verdict(
+    alarms: tuple[Alarm, ...],
+    totals: Totals,
+    all_hosts: tuple[Host, ...],
+    groups: tuple[Pool, ...],
+    *,
+    holds: Counter[Constraint],
+) -> Verdict:
+    """Summarise the fleet: errors, then jobs that an operator must help, then hosts, warnings and other jobs."""
+    errors = [alarm for alarm in alarms if alarm.severity == "error"]
+    if errors:
+        more = f"{len(errors) - 1} more below." if len(errors) > 1 else ""
+        return _of_alarm(errors[0], "bad", more)
+    if totals.attention:
+        text = "They wait longer than the matcher needs. Check the dispatch server's log."
+        overdue = Headline.OVERDUE.because(jobs=_waiting(totals.attention))
+        return _verdict("bad", overdue, text, jobs=totals.attention)
+    most = _most(holds)
+    if most is not None and _HOLDS[most].act:
+        return _of_hold(most, holds, totals)
+    down = len(all_hosts) - sum(host.tone in {"good", "warn"} for host in all_hosts)
+    if down:
+        return _of_hosts(down, all_hosts)
+    if alarms:
+        return _of_alarm(alarms[0], "warn")
+    if most is not None:
+        return _of_hold(most, holds, totals)
+    if totals.waiting:
+        text = f"{totals.busy} busy, {totals.starting} starting."
+        return Verdict(tone="wait", title=_waiting(totals.waiting), text=text, jobs=totals.waiting)
+    if not groups:
+        text = "Create a RunnerPool; jobs wait until one matches their labels."
+        return _verdict("off", Headline.NO_POOLS.because(), text)
+    work = f"{totals.running} running, " if totals.running else ""
+    return _verdict("good", Headline.NONE_WAITS.because(), f"{work}{totals.idle} idle.")
+
+
+def _most(holds: Counter[Constraint]) -> Constraint | None:
+    """The hold of the most jobs; of equal ones that on which an operator must act."""
+    order = list(_HOLDS)
+    known = [each for each in order if holds[each]]
+    return max(known, key=lambda each: (holds[each], -order.index(each)), default=None)
+
+
+def _of_hold(most: Constraint, holds: Counter[Constraint], totals: Totals) -> Verdict:
+    shown = _HOLDS[most]
+    text = shown.text or f"{totals.busy} busy, {totals.starting} starting."
+    others = [f"{holds[each]}{_HOLDS[each].end}" for each in _HOLDS if each != most and holds[each]]
+    return Verdict(
+        tone="warn" if shown.act else "wait",
+        title=f"{_waiting(holds[most])}{shown.end}",
+        text=f"{text} Also {', '.join(others)}." if others else text,
+        reason=most.value,
+        jobs=holds[most],
+    )
+
+
+def _of_hosts(down: int, all_hosts: tuple[Host, ...]) -> Verdict:
+    first, verb = all_hosts[0], "is" if down == 1 else "are"
+    reason = Headline.HOSTS_NOT_READY.because(down=down, hosts=len(all_hosts), verb=verb)
+    return _verdict("warn", reason, f"First: {first.name}, {first.state}.")
+
+
+def _verdict(tone: Tone, reason: Reason, text: str, *, jobs: int = 0) -> Verdict:
+    return Verdict(tone=tone, title=render(reason), text=text, reason=reason.slug, jobs=jobs)
+
+
+def _of_alarm(alarm: Alarm, tone: Tone, more: str = "") -> Verdict:
+    text = f"{alarm.text} {more}".strip()
+    return Verdict(tone=tone, title=alarm.title, text=text, reason=alarm.code)
+
+
+def _waiting(count: int) -> str:
+    return "1 job is waiting" if count == 1 else f"{count} jobs are waiting"
