@@ -41,7 +41,8 @@ async def fleet(web: Site) -> None:
     for number in range(3):
         web.slot(await web.pod(f"mac-{number}"), f"mac-{number}")
     await web.pod("mac-9", image="vm:0")
-    web.job(1001, repository="acme/app")
+    matrix = "integration tests (macOS 26, Xcode 26.1, shard 3 of 9)"
+    web.job(1001, repository="acme/app", name=matrix, workflow="Nightly compatibility")
     web.job(1002, repository=f"acme/{EVIL}")
 
 
@@ -125,6 +126,77 @@ def test_nothing_hangs_out_of_the_page(
             assert complaints == []
 
     browse(scenario, database_url, chromium)
+
+
+BROKEN = """() => {
+    const broken = [], texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+        const node = texts.currentNode;
+        for (const word of node.data.matchAll(/[\\p{L}\\p{N}_]+/gu)) {
+            const range = document.createRange();
+            range.setStart(node, word.index);
+            range.setEnd(node, word.index + word[0].length);
+            const lines = [...range.getClientRects()].filter((box) => box.width > 0);
+            if (new Set(lines.map((box) => Math.round(box.top))).size > 1) broken.push(word[0]);
+        }
+    }
+    return broken;
+}"""
+CLIPPED = """() => [...document.querySelectorAll("main *")].filter((element) => {
+    const style = getComputedStyle(element);
+    const hidden = style.overflowX !== "visible" && !element.closest("thead");
+    return hidden && element.scrollWidth > element.clientWidth + 1 && style.textOverflow !== "ellipsis";
+}).map((element) => element.outerHTML)"""
+LONG = {
+    "names of one word": ("acme/" + "a" * 90, "n" * 200, "w" * 200, "r" * 63),
+    "ordinary names": (
+        "practice/playground",
+        "integration tests (macOS 26, Xcode 26.1, shard 3 of 9)",
+        "Nightly compatibility",
+        "mac-xcode-26-runner-1f9e8d7c",
+    ),
+}
+
+
+@pytest.mark.parametrize("names", LONG.values(), ids=LONG)
+def test_no_word_is_broken_in_the_middle(
+    database_url: str, chromium: str, names: tuple[str, str, str, str]
+) -> None:
+    repository, name, workflow, runner = names
+
+    async def scenario(web: Site, browser: Browser) -> None:
+        web.slot(await web.pod(runner), runner, state="executing")
+        for number, state in enumerate(("queued", "running", "queued"), start=2000):
+            web.job(number, repository=repository, state=state, name=name, workflow=workflow)
+        web.execute("UPDATE jobs SET runner_name = %s, started_at = runyard_now()", runner)
+        web.execute("UPDATE slots SET executing_job = 2001 WHERE pod_name = %s", runner)
+        async with opened(web, browser, size=DESKTOP) as (page, _):
+            await expect(page.locator("#waiting-jobs tbody tr")).to_have_count(4)
+            for width in (1920, 1360, 1201, 1000, 961, 800, 390, 320):
+                await page.set_viewport_size({"width": width, "height": 900})
+                assert await page.evaluate(BROKEN) == [], width
+                assert await page.evaluate(CLIPPED) == [], width
+                wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
+                assert wide <= 0, width
+
+    browse(scenario, database_url, chromium)
+
+
+def test_a_jobs_name_leads_to_its_run(database_url: str, chromium: str) -> None:
+    async def scenario(web: Site, browser: Browser) -> None:
+        async with opened(web, browser, size=DESKTOP) as (page, complaints):
+            row = page.locator("#waiting-jobs tbody tr", has_text="1001")
+            run = row.get_by_role("link", name="integration tests")
+            await expect(run).to_have_attribute(
+                "href", "https://github.example/acme/app/actions/runs/77/job/1001"
+            )
+            await expect(run).to_have_attribute("rel", "noopener noreferrer")
+            await expect(row).to_contain_text("acme/app · Nightly compatibility")
+            hostile = page.locator("#waiting-jobs tbody tr", has_text="1002")
+            await expect(hostile.get_by_role("link")).to_have_count(1)  # its own record only
+            assert complaints == []
+
+    browse(scenario, database_url, chromium, github="https://github.example")
 
 
 def test_the_token_opens_the_page_and_logging_out_closes_it(

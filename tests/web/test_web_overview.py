@@ -126,6 +126,31 @@ def test_a_jobs_whole_life_is_shown(database_url: str, app_keys: KeyPair) -> Non
     play(scenario, database_url, app_keys)
 
 
+def test_a_jobs_name_workflow_and_run_come_from_its_event_and_are_bounded(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
+        await harness.poll(guest)
+        taken = harness.queue(job_name="lint \x1b[31m\u202e<b>")
+        long = harness.queue(labels=("self-hosted", "shape-mac", "gpu"), job_name="x" * 5000)
+        await harness.github.settle()
+        async with harness.waiting(guest):
+            await harness.match()
+        view = await look(harness, msgspec.structs.replace(SETTINGS, github="https://gh.example"))
+        shown = job_of(view, taken)
+        assert (shown.name, shown.workflow) == ("lint  [31m <b>", "practice")
+        run = harness.rows(f"SELECT run_id FROM jobs WHERE job_id = {taken}")[0]["run_id"]
+        assert shown.url == f"https://gh.example/acme/app/actions/runs/{run}/job/{taken}"
+        assert job_of(view, long).name == "x" * 200
+        runner = runner_of(view, guest)
+        assert (runner.job_name, runner.job_url) == (shown.name, shown.url)
+        assert job_of(await look(harness), taken).url == "", "no address, no link"
+
+    play(scenario, database_url, app_keys)
+
+
 @pytest.mark.parametrize(
     ("labels", "reason", "named"),
     [

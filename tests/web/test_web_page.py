@@ -1,5 +1,6 @@
 """The page is well-formed, complete and safe for every overview."""
 
+import re
 from html.parser import HTMLParser
 
 import msgspec
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from tests.web.web_samples import FINISHED, HEALED, NOW, OVERVIEW, POOLS, RUNNERS, WAITING
 
 from runyard.web.durations import format_age, format_duration, pluralize
-from runyard.web.elements import bar
+from runyard.web.elements import LONGEST_WORD, bar, shorten_words
 from runyard.web.html import join, tag
 from runyard.web.page import Assets, document, live_part, login
 from runyard.web.sections import short_image
@@ -74,6 +75,8 @@ def test_every_field_is_shown() -> None:
         assert pool.name in text
     for job in (*WAITING, *FINISHED):
         assert str(job.job_id) in text
+        assert job.name in text
+        assert job.workflow in text
         assert job.text in text
     for runner in RUNNERS:
         assert runner.name in text
@@ -81,6 +84,21 @@ def test_every_field_is_shown() -> None:
         assert healed.what in text
     for words in ("not ready", "not isolated", "3 on an older image", "down for", "and 118 more"):
         assert words in text
+
+
+def test_only_an_address_of_the_web_becomes_a_link() -> None:
+    linked = [a["href"] for a in Outline(live_part(OVERVIEW, ASSETS)).tags("a") if "target" in a]
+    assert linked == [WAITING[0].url]
+    for url in ("javascript:alert(1)", "data:text/html,x", "//evil.example", "HTTPS:evil", ""):
+        waiting = (msgspec.structs.replace(WAITING[0], url=url),)
+        view = msgspec.structs.replace(OVERVIEW, waiting=waiting)
+        assert not [a for a in Outline(live_part(view, ASSETS)).tags("a") if "target" in a]
+
+
+def test_a_long_word_of_a_sentence_is_shortened() -> None:
+    word = "x" * LONGEST_WORD
+    assert shorten_words(f"a {word} b") == f"a {word} b"
+    assert shorten_words(f"a {word}x b") == f"a {word[:-1]}… b"
 
 
 def test_a_state_is_shown_by_more_than_its_colour() -> None:
@@ -121,7 +139,7 @@ def _replace(value: object, text: str) -> object:
 def test_hostile_text_everywhere_changes_no_tag(evil: str) -> None:
     view = _replace(OVERVIEW, evil)
     assert isinstance(view, Overview)
-    harmless = _replace(OVERVIEW, "harmless")
+    harmless = _replace(OVERVIEW, re.sub(r"\S", "h", evil))  # as long, and as many words
     assert isinstance(harmless, Overview)
 
     def skeleton(shown: Overview) -> list[tuple[str, list[str]]]:

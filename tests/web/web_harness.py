@@ -105,17 +105,28 @@ class Site:
         with psycopg.connect(self.database_url, autocommit=True) as link:
             link.execute(sql, params)
 
-    def job(self, job_id: int, *, repository: str = "acme/app", state: str = "queued") -> None:
+    def job(
+        self,
+        job_id: int,
+        *,
+        repository: str = "acme/app",
+        state: str = "queued",
+        name: str = "",
+        workflow: str = "",
+    ) -> None:
         self.execute(
             "INSERT INTO tenants (tenant, installation_id) VALUES ('acme', 1) ON CONFLICT DO NOTHING"
         )
         self.execute(
-            "INSERT INTO jobs (job_id, tenant, repository, labels, state, verified, enqueued_at, look_at)"
-            " VALUES (%s, 'acme', %s, %s, %s, true, runyard_now(), runyard_now())",
+            "INSERT INTO jobs (job_id, tenant, repository, labels, state, verified, enqueued_at, look_at,"
+            " name, workflow, run_id)"
+            " VALUES (%s, 'acme', %s, %s, %s, true, runyard_now(), runyard_now(), %s, %s, 77)",
             job_id,
             repository,
             ["self-hosted", EVIL],
             state,
+            name,
+            workflow,
         )
 
     def slot(self, uid: str, name: str, *, pool: str = "mac", state: str = "idle") -> None:

@@ -133,6 +133,9 @@ WAITING = (
     Job(
         job_id=48190300,
         repository="acme/app",
+        name="tests (macOS, shard 2 of 8)",
+        workflow="CI",
+        url="https://github.com/acme/app/actions/runs/901/job/48190300",
         state="waiting",
         labels=("self-hosted", "macOS", "xcode-26"),
         since=NOW - 95,

@@ -22,6 +22,7 @@ from runyard.db.pooled import open_pool
 from runyard.dispatch import modes
 from runyard.dispatch.deps import Deps
 from runyard.dispatch.settings import Settings
+from runyard.github.manifest import web_of
 from runyard.http.addresses import is_loopback
 from runyard.kube.auth import AuthTransport
 from runyard.kube.client import Kube
@@ -58,14 +59,15 @@ async def _live(flags: Flags) -> None:
             flags.database_url_file,
             why="jobs and slots are stored in Postgres",
         )
-        deps = await _deps(flags, conninfo, stack, log=log)
+        who = github_identity(flags.github, clock=RealClock())
+        deps = await _deps(flags, who, conninfo, stack, log=log)
         results = results_of(
             flags.results,
             public_url=flags.public_url,
             seal_key=deps.settings.seal_key,
             clock=deps.clock,
         )
-        server_socket = _server_socket(flags, deps.clock, stack)
+        server_socket = _server_socket(flags, who, deps.clock, stack)
         schema = Schema(conninfo, apply=flags.migrate, clock=deps.clock, log=log)
 
         def ready(urls: tuple[str, ...]) -> None:
@@ -79,11 +81,15 @@ async def _live(flags: Flags) -> None:
 
 
 async def _deps(
-    flags: Flags, conninfo: str, stack: contextlib.AsyncExitStack, *, log: Logger
+    flags: Flags,
+    who: GithubIdentity,
+    conninfo: str,
+    stack: contextlib.AsyncExitStack,
+    *,
+    log: Logger,
 ) -> Deps:
     """Read and check all settings first; connections are opened when they are needed."""
     clock, rng, meter = RealClock(), random.SystemRandom(), Meter()
-    who = github_identity(flags.github, clock=clock)
     settings = settings_of(flags, who)
     kube = _kube(flags, clock)
     stack.push_async_callback(kube.close)
@@ -161,7 +167,9 @@ def _modes(flags: Flags) -> modes.Modes:
         raise BadSetting(f"--reconciler: {error}") from None
 
 
-def _server_socket(flags: Flags, clock: Clock, stack: contextlib.AsyncExitStack) -> ServerSocket:
+def _server_socket(
+    flags: Flags, who: GithubIdentity, clock: Clock, stack: contextlib.AsyncExitStack
+) -> ServerSocket:
     token = flags.dashboard_token_file
     tls = tls_context(flags.tls_cert_file, flags.tls_key_file)
     public = urlsplit(flags.public_url)
@@ -175,6 +183,7 @@ def _server_socket(flags: Flags, clock: Clock, stack: contextlib.AsyncExitStack)
         names=(public.hostname,) if public.hostname else (),
         secure=tls is not None or public.scheme == "https",
         namespace=flags.namespace,
+        github=web_of(who.url),
     )
     if not settings.token and not is_loopback(settings.listen):
         raise BadSetting(

@@ -1,5 +1,6 @@
 """Builds the recurring elements of the page: states, bars, tables, times."""
 
+import re
 from collections.abc import Sequence
 
 from runyard.web.durations import format_age, format_time
@@ -10,6 +11,9 @@ PIPS = 40  # up to this many runners are drawn one by one
 PLACES = 12  # up to this many Pods of a host are drawn one by one
 _STEP = 10
 _WIDE = 400
+# A longer word does not fit into a column, so that the browser would have to break it.
+LONGEST_WORD = 32
+_LONG_WORD = re.compile(rf"\S{{{LONGEST_WORD + 1},}}")
 
 
 def shape(tone: Tone) -> Html:
@@ -17,9 +21,38 @@ def shape(tone: Tone) -> Html:
     return tag("span", {"class": f"shape shape-{tone}", "aria-hidden": "true"})
 
 
-def state(tone: Tone, *text: Child) -> Html:
+def state(tone: Tone, text: str) -> Html:
     """Build a state: its symbol and its text."""
-    return tag("span", {"class": f"state tone-{tone}"}, shape(tone), tag("span", {}, *text))
+    shown = shorten_words(text)
+    title = text if shown != text else None
+    return tag(
+        "span",
+        {"class": f"state tone-{tone}", "title": title},
+        shape(tone),
+        tag("span", {}, shown),
+    )
+
+
+def shorten_words(text: str) -> str:
+    """Replace the end of each long word by an ellipsis."""
+    return _LONG_WORD.sub(lambda found: f"{found[0][: LONGEST_WORD - 1]}…", text)
+
+
+def cut(text: str, kind: str = "") -> Html:
+    """Build a text on one line that is cut at the end if there is no space; its whole is the tooltip."""
+    return tag("span", {"class": f"cut {kind}".strip(), "title": text}, text)
+
+
+def name(text: str, kind: str, url: str = "") -> Html:
+    """Build a name that wraps between its words, with a link if it has an address; its whole is the tooltip."""
+    return tag("span", {"class": f"name {kind}", "title": text}, link(url, shorten_words(text)))
+
+
+def link(url: str, text: str) -> Child:
+    """Build a link to another site, which gets no access to this page; text that is no address is not linked."""
+    if not url.startswith(("https://", "http://")):
+        return text
+    return tag("a", {"href": url, "target": "_blank", "rel": "noopener noreferrer"}, text)
 
 
 def age(moment: float | None, now: float) -> Html:

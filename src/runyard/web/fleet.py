@@ -14,6 +14,7 @@ from runyard.dispatch.machine.values import SlotState
 from runyard.dispatch.pools import view_of
 from runyard.kube.objects import Condition, Node, Pod, RunnerPool
 from runyard.web.cluster import Cluster
+from runyard.web.links import run_url
 from runyard.web.records import SlotRow
 from runyard.web.settings import Settings
 from runyard.web.values import Host, Pool, Runner, RunnerState, Tone
@@ -51,17 +52,23 @@ def instant(text: str) -> float | None:
 
 
 def runners(
-    cluster: Cluster | None, slots: tuple[SlotRow, ...], *, cluster_at: float | None
+    cluster: Cluster | None,
+    slots: tuple[SlotRow, ...],
+    *,
+    cluster_at: float | None,
+    github: str = "",
 ) -> tuple[Runner, ...]:
-    """Return all runners, those that need an operator first."""
+    """Return all runners, those that need an operator first; `github` is the address for links to runs."""
     by_uid = {slot.pod_uid: slot for slot in slots}
     images = {} if cluster is None else {p.metadata.name: p.spec.image for p in cluster.pools}
     pods = () if cluster is None else cluster.pods
     seen = {pod.metadata.uid for pod in pods}
     listed = cluster is not None and "pods" not in cluster.refused
-    found = [_from_pod(pod, by_uid.get(pod.metadata.uid), images) for pod in pods]
+    found = [_from_pod(pod, by_uid.get(pod.metadata.uid), images, github) for pod in pods]
     found += [
-        _from_slot(slot, missing=listed and slot.opened_at < (cluster_at or 0.0) - _JUST_NOW)
+        _from_slot(
+            slot, github, missing=listed and slot.opened_at < (cluster_at or 0.0) - _JUST_NOW
+        )
         for slot in slots
         if slot.pod_uid not in seen
     ]
@@ -98,14 +105,14 @@ def hosts(cluster: Cluster | None, *, now: float, settings: Settings) -> tuple[H
     return tuple(sorted(found, key=lambda host: (order.get(host.tone, 2), host.name)))
 
 
-def _from_pod(pod: Pod, slot: SlotRow | None, images: dict[str, str]) -> Runner:
+def _from_pod(pod: Pod, slot: SlotRow | None, images: dict[str, str], github: str) -> Runner:
     meta = pod.metadata
     pool = meta.labels.get(names.RUNNER_POOL, "")
     state, text = _pod_state(pod, slot)
     created = instant(meta.creation_timestamp)
     wanted = images.get(pool, "")
     image = pod.spec.containers[0].image if pod.spec.containers else ""
-    return Runner(
+    shown = Runner(
         uid=meta.uid,
         name=meta.name,
         pool=pool,
@@ -114,17 +121,28 @@ def _from_pod(pod: Pod, slot: SlotRow | None, images: dict[str, str]) -> Runner:
         words=text,
         since=created if slot is None else _since(slot),
         host=pod.spec.node_name,
-        job_id=None if slot is None else slot.job_id,
-        repository="" if slot is None else slot.repository,
         stale=bool(wanted and image) and image != wanted,
+    )
+    return shown if slot is None else _with_job(shown, slot, github)
+
+
+def _with_job(runner: Runner, slot: SlotRow, github: str) -> Runner:
+    """Add the job that the slot runs or is assigned to."""
+    url = run_url(github, slot.repository, run_id=slot.run_id, job_id=slot.job_id or 0)
+    return msgspec.structs.replace(
+        runner,
+        job_id=slot.job_id,
+        job_name=slot.job_name,
+        job_url=url,
+        repository=slot.repository,
     )
 
 
-def _from_slot(slot: SlotRow, *, missing: bool) -> Runner:
+def _from_slot(slot: SlotRow, github: str, *, missing: bool) -> Runner:
     state, text = _slot_state(slot)
     if missing and state != "stopping":
         state, text = "unseen", f"{text}; its Pod is not in Kubernetes"
-    return Runner(
+    shown = Runner(
         uid=slot.pod_uid,
         name=slot.pod_name,
         pool=slot.pool,
@@ -132,9 +150,8 @@ def _from_slot(slot: SlotRow, *, missing: bool) -> Runner:
         tone=TONES[state],
         words=text,
         since=_since(slot),
-        job_id=slot.job_id,
-        repository=slot.repository,
     )
+    return _with_job(shown, slot, github)
 
 
 def _since(slot: SlotRow) -> float:

@@ -6,6 +6,8 @@ for the source, and shows the other data.
 
 from collections import Counter
 
+import msgspec
+
 from runyard.dispatch.machine.values import JobState
 from runyard.dispatch.matching.values import fits
 from runyard.dispatch.pools import view_of
@@ -16,6 +18,7 @@ from runyard.web.explain.context import Context, DispatchLimits, JobFacts, build
 from runyard.web.explain.jobs import explain_job, overdue
 from runyard.web.explain.values import Constraint
 from runyard.web.explain.views import summary
+from runyard.web.links import run_url
 from runyard.web.records import JobRow, Records
 from runyard.web.recoveries import render_recoveries, render_restarts
 from runyard.web.settings import Settings
@@ -26,6 +29,7 @@ from runyard.web.values import (
     Overview,
     Totals,
 )
+from runyard.web.values import JobState as ShownState
 from runyard.web.verdict import count_holds, verdict
 
 _HOUR = 3600.0
@@ -38,9 +42,10 @@ def build_overview(
     records, cluster = snapshot.records or Records(), snapshot.cluster
     context = build_context(snapshot, settings, limits or DispatchLimits())
     all_runners, all_hosts = context.runners, context.hosts
-    waiting = _waiting(records, None if limits is None else context)
-    running = tuple(_running(job) for job in records.jobs if job.state == "running")
-    finished = tuple(_finished(job) for job in records.finished)
+    github = settings.github
+    waiting = _waiting(records, None if limits is None else context, github)
+    running = tuple(_running(job, github) for job in records.jobs if job.state == "running")
+    finished = tuple(_finished(job, github) for job in records.finished)
     demand = _demand(records, cluster)
     groups = fleet.pools(cluster, all_runners, demand)
     restarted = render_restarts(snapshot.restarts)
@@ -89,25 +94,21 @@ def _demand(records: Records, cluster: Cluster | None) -> Counter[str]:
     return found
 
 
-def _waiting(records: Records, context: Context | None) -> tuple[Job, ...]:
+def _waiting(records: Records, context: Context | None, github: str) -> tuple[Job, ...]:
     """Return the waiting jobs, overdue ones first."""
     queued = [job for job in records.jobs if job.state in (JobState.WAITING, JobState.QUEUED)]
     shown = []
     for job in queued:
         chain = () if context is None else explain_job(_facts(job), None, context)
         shown.append(
-            Job(
-                job_id=job.job_id,
-                repository=job.repository,
-                labels=job.labels,
-                state="waiting",
-                since=job.enqueued_at,
+            msgspec.structs.replace(
+                _shown(job, "waiting", job.enqueued_at, github),
                 reason=chain[0].code if chain else "",
                 text=summary(chain) if chain else "",
                 attention=context is not None and overdue(chain, context),
             )
         )
-    taking = [_taking(job) for job in records.jobs if job.state == JobState.BOUND]
+    taking = [_taking(job, github) for job in records.jobs if job.state == JobState.BOUND]
     shown.sort(key=lambda job: not job.attention)  # stable: older jobs stay first
     return (*shown, *taking)
 
@@ -128,42 +129,44 @@ def _facts(job: JobRow) -> JobFacts:
     )
 
 
-def _taking(job: JobRow) -> Job:
-    return Job(
-        job_id=job.job_id,
-        repository=job.repository,
-        labels=job.labels,
-        state="taking",
-        since=job.enqueued_at,
+def _taking(job: JobRow, github: str) -> Job:
+    return msgspec.structs.replace(
+        _shown(job, "taking", job.enqueued_at, github),
         runner=job.runner_name,
         reason=Constraint.NEXT.value,
         text=f"assigned to {job.runner_name}" if job.runner_name else "assigned to a runner",
     )
 
 
-def _running(job: JobRow) -> Job:
-    return Job(
-        job_id=job.job_id,
-        repository=job.repository,
-        labels=job.labels,
-        state="running",
-        since=job.started_at,
+def _running(job: JobRow, github: str) -> Job:
+    return msgspec.structs.replace(
+        _shown(job, "running", job.started_at, github),
         waited=_between(job.enqueued_at, job.started_at),
         runner=job.runner_name,
     )
 
 
-def _finished(job: JobRow) -> Job:
-    return Job(
-        job_id=job.job_id,
-        repository=job.repository,
-        labels=job.labels,
-        state="done",
-        since=job.completed_at,
+def _finished(job: JobRow, github: str) -> Job:
+    return msgspec.structs.replace(
+        _shown(job, "done", job.completed_at, github),
         waited=_between(job.enqueued_at, job.started_at),
         ran=_between(job.started_at, job.completed_at),
         runner=job.runner_name,
         conclusion=job.conclusion or "unknown",
+    )
+
+
+def _shown(job: JobRow, state: ShownState, since: float | None, github: str) -> Job:
+    """A job as every section shows it."""
+    return Job(
+        job_id=job.job_id,
+        repository=job.repository,
+        name=job.name,
+        workflow=job.workflow,
+        url=run_url(github, job.repository, run_id=job.run_id, job_id=job.job_id),
+        labels=job.labels,
+        state=state,
+        since=since,
     )
 
 

@@ -29,6 +29,9 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     verified: bool
     runner_name: str
     conclusion: str
+    name: str
+    workflow: str
+    run_id: int  # 0: not known
     enqueued_at: float
     started_at: float | None = None
     completed_at: float | None = None
@@ -58,6 +61,8 @@ class SlotRow(msgspec.Struct, frozen=True, kw_only=True):
     silent: bool
     job_id: int | None = None
     repository: str = ""
+    job_name: str = ""
+    run_id: int = 0
     started_at: float | None = None
 
 

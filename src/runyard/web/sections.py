@@ -3,7 +3,17 @@
 from collections.abc import Sequence
 
 from runyard.web.durations import format_duration, pluralize
-from runyard.web.elements import age, bar, empty, listing, shape, state
+from runyard.web.elements import (
+    age,
+    bar,
+    cut,
+    empty,
+    listing,
+    name,
+    shape,
+    shorten_words,
+    state,
+)
 from runyard.web.html import Child, Html, join, tag
 from runyard.web.values import (
     Alarm,
@@ -35,8 +45,8 @@ def verdict_section(view: Overview) -> Html:
         "section",
         {"class": f"verdict tone-{verdict.tone}", "aria-label": "Summary"},
         shape(verdict.tone),
-        tag("h1", {}, verdict.title),
-        tag("p", {}, verdict.text) if verdict.text else None,
+        tag("h1", {}, shorten_words(verdict.title)),
+        tag("p", {}, shorten_words(verdict.text)) if verdict.text else None,
     )
 
 
@@ -61,13 +71,13 @@ def totals_section(view: Overview) -> Html:
             tag(
                 "div",
                 {
-                    "data-key": name,
-                    "class": "alert" if name == "waiting" and totals.attention else None,
+                    "data-key": tile,
+                    "class": "alert" if tile == "waiting" and totals.attention else None,
                 },
-                tag("dt", {}, name),
+                tag("dt", {}, tile),
                 tag("dd", {}, number, tag("small", {}, note)),
             )
-            for name, number, note in tiles
+            for tile, number, note in tiles
         ],
     )
 
@@ -95,8 +105,10 @@ def alarms_section(alarms: tuple[Alarm, ...], now: float) -> Html | None:
                     tag("span", {"class": "muted"}, " for ", age(alarm.since, now))
                     if alarm.since is not None
                     else None,
-                    tag("p", {}, alarm.text),
-                    tag("p", {"class": "mono muted"}, alarm.message) if alarm.message else None,
+                    tag("p", {}, shorten_words(alarm.text)),
+                    tag("p", {"class": "mono muted"}, shorten_words(alarm.message))
+                    if alarm.message
+                    else None,
                 )
                 for alarm in alarms
             ],
@@ -125,15 +137,17 @@ def pools_section(pools: tuple[Pool, ...], now: float) -> Html:
 def _pool(pool: Pool, now: float) -> Child:
     if not pool.known:
         return (
-            tag("span", {"class": "strong"}, pool.name),
+            cut(pool.name, "strong"),
             state("warn", "no RunnerPool of this name"),
         )
-    image = tag("span", {"class": "mono", "title": pool.image}, short_image(pool.image))
+    image = tag(
+        "span", {"class": "mono", "title": pool.image}, shorten_words(short_image(pool.image))
+    )
     rolled: Child = None
     if pool.rolled_at is not None and not pool.stale:
         rolled = (" · rolled ", age(pool.rolled_at, now), " ago")
     return (
-        tag("span", {"class": "strong"}, pool.name),
+        cut(pool.name, "strong"),
         tag("small", {"class": "muted"}, pool.platform, " · ", image, rolled),
         tag("small", {}, state("wait", f"{pool.stale} on an older image")) if pool.stale else None,
         tag("small", {}, state("warn", "being deleted")) if pool.leaving else None,
@@ -149,8 +163,8 @@ def _below(pool: Pool) -> Html | None:
 
 def short_image(image: str) -> str:
     """Shorten an image reference to its name and the begin of its digest."""
-    name, _, digest = image.rpartition("/")[2].partition("@")
-    return f"{name}@{digest.removeprefix('sha256:')[:10]}" if digest else name
+    short, _, digest = image.rpartition("/")[2].partition("@")
+    return f"{short}@{digest.removeprefix('sha256:')[:10]}" if digest else short
 
 
 def waiting_section(view: Overview, now: float) -> Html:
@@ -178,7 +192,7 @@ def running_section(view: Overview, now: float) -> Html:
         (
             f"r{job.job_id}",
             _job(job),
-            tag("span", {"class": "mono"}, job.runner or "–"),
+            name(job.runner or "–", "mono"),
             format_duration(job.waited),
             age(job.since, now),
         )
@@ -196,7 +210,7 @@ def finished_section(jobs: tuple[Job, ...], now: float) -> Html:
             f"f{job.job_id}",
             _job(job),
             state(_CONCLUSIONS.get(job.conclusion, "warn"), job.conclusion),
-            tag("span", {"class": "mono"}, job.runner or "–"),
+            name(job.runner or "–", "mono"),
             format_duration(job.waited),
             format_duration(job.ran),
             (age(job.since, now), " ago"),
@@ -208,14 +222,26 @@ def finished_section(jobs: tuple[Job, ...], now: float) -> Html:
 
 
 def _job(job: Job) -> Child:
+    where = " · ".join(filter(None, (job.repository, job.workflow)))
+    return job_cell(job.name or where, job.url, where if job.name else "", job.job_id)
+
+
+def job_cell(title: str, url: str, where: str, job_id: int) -> Child:
+    """Render a job: its name, linked to its run; where it belongs; and its number, linked to its record."""
+    record = tag("a", {"href": f"/api/v1/jobs/{job_id}"}, str(job_id))
     return (
-        tag("span", {"class": "strong"}, job.repository),
-        tag("small", {"class": "mono muted"}, str(job.job_id)),
+        name(title, "strong", url),
+        tag(
+            "small",
+            {"class": "where muted"},
+            cut(where) if where else None,
+            tag("span", {"class": "mono"}, record),
+        ),
     )
 
 
 def _labels(job: Job) -> Child:
-    return [tag("span", {"class": "label"}, label) for label in job.labels[:8]]
+    return [cut(label, "label") for label in job.labels[:8]]
 
 
 def hosts_section(view: Overview, now: float) -> Html:
@@ -224,10 +250,13 @@ def hosts_section(view: Overview, now: float) -> Html:
         (
             host.name,
             (
-                tag("span", {"class": "strong"}, host.name),
+                cut(host.name, "strong"),
                 tag("small", {"class": "muted"}, _machine(host)),
             ),
-            (state(host.tone, host.state), tag("small", {}, host.reason) if host.reason else None),
+            (
+                state(host.tone, host.state),
+                tag("small", {}, shorten_words(host.reason)) if host.reason else None,
+            ),
             (bar(host), tag("small", {"class": "muted"}, f"{host.used} of {host.capacity}")),
             age(host.heartbeat_at, now),
         )
@@ -256,7 +285,7 @@ def recoveries_section(entries: tuple[Recovery, ...], now: float) -> Html:
 
 def _recovery(entry: Recovery, now: float) -> Html:
     facts = [
-        tag("span", {"class": "mono"}, entry.runner) if entry.runner else None,
+        tag("span", {"class": "mono"}, shorten_words(entry.runner)) if entry.runner else None,
         f"after {format_duration(entry.took)}" if entry.took is not None else None,
         entry.then or None,
     ]
@@ -264,7 +293,7 @@ def _recovery(entry: Recovery, now: float) -> Html:
         "li",
         {"data-key": f"{entry.component or 'h'}{entry.id}"},
         tag("span", {"class": "when"}, age(entry.at, now), " ago"),
-        tag("p", {}, entry.what + "."),
+        tag("p", {}, shorten_words(entry.what) + "."),
         tag("small", {"class": "muted"}, _dotted(facts)),
     )
 
@@ -285,19 +314,24 @@ def _runner(runner: Runner, now: float) -> tuple[str, *tuple[Child, ...]]:
     job = (
         None
         if runner.job_id is None
-        else (runner.repository, tag("small", {"class": "mono muted"}, str(runner.job_id)))
+        else job_cell(
+            runner.job_name or runner.repository,
+            runner.job_url,
+            runner.repository if runner.job_name else "",
+            runner.job_id,
+        )
     )
     return (
         runner.uid,
-        tag("span", {"class": "mono"}, runner.name),
+        name(runner.name, "mono"),
         (
             state(runner.tone, runner.state),
-            tag("small", {"class": "muted"}, runner.words),
+            tag("small", {"class": "muted"}, shorten_words(runner.words)),
             tag("small", {}, state("wait", "older image")) if runner.stale else None,
         ),
         job,
-        runner.pool,
-        runner.host or "–",
+        cut(runner.pool),
+        cut(runner.host or "–"),
         age(runner.since, now),
     )
 

@@ -18,6 +18,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     secure: bool = False  # served over TLS: sets the cookie's Secure flag
     session: float = 7 * 86400.0
     namespace: str = RUNNERS_NAMESPACE
+    github: str = ""  # address of GitHub's pages, for links to runs; empty: no links
 
     every: float = 1.0  # shortest time between two updates, for all viewers together
     patience: float = 1.5  # longest wait of a request for a fresh snapshot

@@ -104,6 +104,8 @@ class Runner(_Value, frozen=True):
     since: float | None = None
     host: str = ""
     job_id: int | None = None
+    job_name: str = ""
+    job_url: str = ""
     repository: str = ""
     stale: bool = False
 
@@ -114,6 +116,9 @@ class Job(_Value, frozen=True):
     job_id: int
     repository: str
     state: JobState
+    name: str = ""
+    workflow: str = ""
+    url: str = ""  # of its run at GitHub; empty if there is no page for it
     labels: tuple[str, ...] = ()
     since: float | None = None  # when the current state began
     waited: float | None = None  # seconds until it started

@@ -170,7 +170,9 @@ def build_context(
         kubernetes=snapshot.kubernetes,
         cluster=cluster,
         matching=None if records is None else records.matching,
-        runners=fleet.runners(cluster, slots, cluster_at=snapshot.kubernetes.as_of),
+        runners=fleet.runners(
+            cluster, slots, cluster_at=snapshot.kubernetes.as_of, github=settings.github
+        ),
         hosts=fleet.hosts(cluster, now=snapshot.at, settings=settings),
         alarms=snapshot.alarms,
         rate_budgets=rate_budgets,

@@ -1,5 +1,6 @@
 -- Jobs that are queued, waiting for approval or running, the longest waiting first; each state has its own limit.
 SELECT j.job_id, j.tenant, j.repository, j.labels, j.state, j.verified, j.runner_name, j.conclusion,
+    j.name, j.workflow, j.run_id,
     t.installation_id,
     extract(epoch FROM j.look_at)::double precision AS look_at,
     extract(epoch FROM j.enqueued_at)::double precision AS enqueued_at,

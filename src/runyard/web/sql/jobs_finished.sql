@@ -1,5 +1,6 @@
 -- The jobs that finished last; found through the end of the transition log, so the job table is not scanned.
 SELECT j.job_id, j.tenant, j.repository, j.labels, j.state, j.verified, j.runner_name, j.conclusion,
+    j.name, j.workflow, j.run_id,
     extract(epoch FROM j.enqueued_at)::double precision AS enqueued_at,
     extract(epoch FROM j.started_at)::double precision AS started_at,
     extract(epoch FROM j.completed_at)::double precision AS completed_at

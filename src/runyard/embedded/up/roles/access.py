@@ -9,6 +9,7 @@ import ssl
 from runyard.components.probing import ProbeSocket
 from runyard.embedded.up.context import Context
 from runyard.embedded.up.trust import serving
+from runyard.github.manifest import web_of
 from runyard.http.addresses import is_loopback
 from runyard.web.access import Access
 from runyard.web.settings import Settings
@@ -18,7 +19,9 @@ def access_settings(context: Context, address: str) -> Settings:
     """The access rules of a socket at that address."""
     local = is_loopback(address)
     token = "" if local else context.secrets().dashboard_token
-    return Settings(listen=address, token=token, secure=not local)
+    # The practice GitHub has no pages.
+    github = "" if context.boot.github is None else web_of(context.boot.github_url)
+    return Settings(listen=address, token=token, secure=not local, github=github)
 
 
 def tls_context(context: Context, address: str) -> ssl.SSLContext | None:
