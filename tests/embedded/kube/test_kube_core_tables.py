@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.embedded.kube.coresupport import MAPS, PODS, Harness, events, node, play, pod
 
+from runyard.embedded.kube import negotiation, resources
 from runyard.embedded.kube.catalogue import Catalogue
+from runyard.embedded.kube.status import StatusError
 from runyard.embedded.kube.tables import cells, podcells, tables
 from runyard.http.messages import Request, Response, Stream
 
@@ -23,9 +25,13 @@ ACCEPTS = {
     f"application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,{TABLE}": "v1",
     f"application/json,{TABLE}": "",
     "application/json;as=Table;v=v9;g=meta.k8s.io,application/json": "",
-    "application/json;as=Table;v=v1;g=elsewhere": "",
-    "as=Table": "",
-    ",;=;as=Table,,": "",
+    "application/json;as=Table;v=v1;g=elsewhere": "refused",
+    "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io": "refused",
+    "as=Table": "refused",
+    ",;=;as=Table,,": "refused",
+    f"*/*;q=0.1,application/json;q=0.2,{TABLE}": "v1",
+    f"{TABLE};q=0.5,application/json": "",
+    f"*/*,{TABLE}": "v1",
     "application/json": "",
     "*/*": "",
     "": "",
@@ -34,8 +40,13 @@ ACCEPTS = {
 
 @pytest.mark.parametrize("accept", ACCEPTS)
 def test_a_table_is_served_only_on_request(accept: str) -> None:
-    form = tables.requested_form(Request(method="GET", path="/", headers=(("accept", accept),)))
-    assert (form.version if form else "") == ACCEPTS[accept]
+    request = Request(method="GET", path="/", headers=(("accept", accept),))
+    try:
+        form = negotiation.table_of(request, negotiation.negotiated(request, resources.PODS))
+        found = form.version if form else ""
+    except StatusError as refusal:
+        found = "refused" if refusal.code == 406 else ""
+    assert found == ACCEPTS[accept]
 
 
 async def get(harness: Harness, path: str, **query: Any) -> Response | Stream:

@@ -31,11 +31,14 @@ def media(request: Any) -> str:
     return text.partition(";")[0].strip().lower()
 
 
-def decode(request: Any, *, keep_nulls: bool = False) -> Any:
-    """The body of a write; nulls mean absence, except in a patch. Raises 400 or 415."""
+def decode(request: Any, *, keep_nulls: bool = False, expected: str = "") -> Any:
+    """The body of a write; nulls mean absence, except in a patch. Raises 400 or 415.
+
+    `expected` is the kind of a body in protobuf that names none.
+    """
     kind = media(request)
     if kind == decoding.PROTOBUF:
-        return decoding.decode(request.body)
+        return decoding.decode(request.body, expected)
     if kind == YAML:
         return pruned(read_yaml(request.body))
     if kind not in ("", JSON) and not kind.endswith("json"):
@@ -51,9 +54,11 @@ def without_unusable_nulls(resource: Resource, value: Any) -> Any:
     return resource.definition.without_unusable_nulls(value)
 
 
-def read_object(resource: Resource, request: Any) -> Any:
-    """The body of a write of a whole object. Raises 400 or 415."""
-    value = decode(request, keep_nulls=resource.custom)
+def read_object(resource: Resource, request: Any, kind: str = "") -> Any:
+    """The body of a write of a whole object, of the resource's kind or of another. Raises 400 or 415."""
+    if resource.custom and media(request) == decoding.PROTOBUF:
+        raise unsupported_media(decoding.PROTOBUF, (JSON, YAML))
+    value = decode(request, keep_nulls=resource.custom, expected=kind or resource.kind)
     return (
         without_unusable_nulls(resource, value)
         if resource.custom and b"null" in request.body

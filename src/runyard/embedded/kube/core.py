@@ -40,10 +40,12 @@ from runyard.embedded.kube.access.access import Access
 from runyard.embedded.kube.access.tokens import Tokens
 from runyard.embedded.kube.controllers.controllers import Controllers
 from runyard.embedded.kube.controllers.definitions import Definitions
-from runyard.embedded.kube.listing import Reader, gone_line
+from runyard.embedded.kube.listing import Reader
+from runyard.embedded.kube.negotiation import wants_protobuf
 from runyard.embedded.kube.nodeproxy.calls import NodeCall, NodeProxy, pass_on
 from runyard.embedded.kube.openapi import discovery
 from runyard.embedded.kube.persistence import Persistence
+from runyard.embedded.kube.protobuf.encoding import transcoded
 from runyard.embedded.kube.registry import Registry
 from runyard.embedded.kube.resources import NAMESPACES, RUNTIME_CLASSES, Object, Resource
 from runyard.embedded.kube.settings import Settings
@@ -71,6 +73,7 @@ CONTROLLERS = Loop.KUBE_CONTROLLERS
 JOURNAL = Loop.KUBE_JOURNAL
 _PERSIST_ALERT_AFTER = 10.0  # seconds of failed writes after which it counts as unhealthy
 _READYZ = "/readyz"
+_REFUSED = 400  # and above: the body is a Status
 
 OnWrite = Callable[[str, str, str, str], None]
 
@@ -177,6 +180,16 @@ class KubeCore:
 
     async def handle(self, request: Request) -> Response | Stream:
         """Answers one request; never raises."""
+        answer = await self._handled(request)
+        if (
+            isinstance(answer, Response)
+            and answer.status >= _REFUSED
+            and wants_protobuf(request.header("accept"))
+        ):
+            return transcoded(answer)
+        return answer
+
+    async def _handled(self, request: Request) -> Response | Stream:
         if self._stopped is not None:
             return stopped(self._stopped.cause).response()
         try:
@@ -373,10 +386,10 @@ class KubeCore:
     def expire_watches(self) -> None:
         """Ends every open watch with an ERROR event with code 410."""
         self._publish()
-        line = gone_line(expired(self.version, self.version))
+        gone = expired(self.version, self.version).body()
         for table in self._store.tables.values():
             for watcher in table.watchers():
-                watcher.fail(line)
+                watcher.fail(gone)
 
     def close_watches(self) -> None:
         """Ends every open watch, as a restart of the server would."""

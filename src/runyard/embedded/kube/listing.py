@@ -17,7 +17,15 @@ import msgspec
 
 from runyard.clock import Clock
 from runyard.embedded.kube import selectors
-from runyard.embedded.kube.negotiation import metadata_list, metadata_of, wants_metadata
+from runyard.embedded.kube.negotiation import (
+    Form,
+    metadata_list,
+    metadata_of,
+    negotiated,
+    table_of,
+    wants_metadata,
+)
+from runyard.embedded.kube.protobuf import encoding
 from runyard.embedded.kube.reading import ReadOptions, read_options
 from runyard.embedded.kube.resources import Object, Resource
 from runyard.embedded.kube.routes import Target
@@ -36,6 +44,8 @@ from runyard.embedded.kube.tables import tables
 from runyard.http.messages import Request, Response, Stream, json_response
 
 _JSON = (("content-type", "application/json"),)
+_PROTOBUF = (("content-type", encoding.STREAM),)
+_ERROR = "ERROR"  # the event that makes a watcher list again
 _TOKEN = "meta.k8s.io/v1"
 _INCONSISTENT = -1  # the version in a token that continues in the current state
 
@@ -70,13 +80,12 @@ class Reader:
 
     def listed(self, target: Target, request: Request) -> Response:
         """Serves a list: one page, or everything."""
-        page = self.page(target, request)
-        if (form := tables.requested_form(request)) is not None:
+        page, form = self.page(target, request), negotiated(request, target.resource)
+        if (shown := table_of(request, form)) is not None:
             objects = [item.obj for item in page.records]
-            now = self._clock.now()
-            table = tables.table(target.resource, objects, form, _without_empty(page.meta), now=now)
-            return json_response(200, table)
-        if wants_metadata(request.header("accept")):
+            meta, now = _without_empty(page.meta), self._clock.now()
+            return json_response(200, tables.table(target.resource, objects, shown, meta, now=now))
+        if wants_metadata(form, listed=True):
             body = metadata_list([item.obj for item in page.records], _without_empty(page.meta))
         else:
             body = list_body(target.resource, page.records, page.meta)
@@ -115,13 +124,14 @@ class Reader:
         options = read_options(request, listing=False)
         if options.version and options.version > self._store.version:
             raise version_too_large(options.version, self._store.version)
-        if wants_metadata(request.header("accept")):
+        form = negotiated(request, target.resource)
+        if wants_metadata(form, listed=False):
             return json_response(200, metadata_of(record.obj))
-        if (form := tables.requested_form(request)) is None:
+        if (shown := table_of(request, form)) is None:
             return Response(status=200, headers=_JSON, body=record.body)
         meta: Object = {"resourceVersion": str(record.version)}
         now = self._clock.now()
-        return json_response(200, tables.table(target.resource, [record.obj], form, meta, now=now))
+        return json_response(200, tables.table(target.resource, [record.obj], shown, meta, now=now))
 
     def _records(
         self, target: Target, options: ReadOptions, token: Page | None
@@ -155,13 +165,15 @@ class Reader:
         table = self._store.table(resource)
         options = read_options(request, listing=False)
         options.check_watch()
+        form = negotiated(request, resource)
         watcher = Watcher(
             resource,
             self._watch_options(target, request, options),
             clock=self._clock,
             version=lambda: self._store.published,
             unsubscribe=table.unsubscribe,
-            line=self._line(target, request),
+            failure=_error_event if form.protobuf else _error_line,
+            line=self._line(target, request, form),
         )
         try:
             if options.initial or (options.initial is None and not options.version):
@@ -176,8 +188,9 @@ class Reader:
         except StatusError as error:
             if error.code != 410 or not self._settings.gone_in_stream:
                 raise
-            watcher.fail(gone_line(error))
-        return Stream(watcher, headers=_JSON, on_close=watcher.abandon)
+            watcher.fail(error.body())
+        headers = _PROTOBUF if form.protobuf else _JSON
+        return Stream(watcher, headers=headers, on_close=watcher.abandon)
 
     def _initial_lines(self, target: Target, watcher: Watcher) -> list[bytes]:
         records = self._store.table(target.resource).records(target.namespace)
@@ -185,21 +198,21 @@ class Reader:
         lines = (watcher.line_for(event) for event in made)
         return [line for line in lines if line is not None]
 
-    def _line(self, target: Target, request: Request) -> Line | None:
-        """Returns the encoder for a client that requested tables or metadata; the first table has the columns."""
-        if wants_metadata(request.header("accept")):
-            return _metadata_line
-        if (form := tables.requested_form(request)) is None:
-            return None
+    def _line(self, target: Target, request: Request, form: Form) -> Line | None:
+        """Returns the encoder for a client that requested another form; the first table has the columns."""
+        if wants_metadata(form):
+            return _metadata_event if form.protobuf else _metadata_line
+        if (shown := table_of(request, form)) is None:
+            return _event if form.protobuf else None
         columns = True
 
         def line(kind: str, obj: Object, version: int) -> bytes:
             nonlocal columns
             meta: Object = {"resourceVersion": str(version)}
             now = self._clock.now()
-            shown = tables.table(target.resource, [obj], form, meta, now=now, columns=columns)
+            table = tables.table(target.resource, [obj], shown, meta, now=now, columns=columns)
             columns = False
-            return watch_line(kind, msgspec.json.encode(shown))
+            return watch_line(kind, msgspec.json.encode(table))
 
         return line
 
@@ -233,9 +246,20 @@ def _metadata_line(kind: str, obj: Object, version: int) -> bytes:
     return watch_line(kind, msgspec.json.encode(metadata_of(obj)))
 
 
-def gone_line(error: StatusError) -> bytes:
-    """The ERROR event that makes a watcher list again."""
-    return watch_line("ERROR", msgspec.json.encode(error.body()))
+def _error_line(status: Object) -> bytes:
+    return watch_line(_ERROR, msgspec.json.encode(status))
+
+
+def _error_event(status: Object) -> bytes:
+    return encoding.event(_ERROR, status)
+
+
+def _event(kind: str, obj: Object, version: int) -> bytes:
+    return encoding.event(kind, obj)
+
+
+def _metadata_event(kind: str, obj: Object, version: int) -> bytes:
+    return encoding.event(kind, metadata_of(obj))
 
 
 def _selector(target: Target, request: Request) -> Selector:

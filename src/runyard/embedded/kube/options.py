@@ -101,7 +101,9 @@ def _manager_causes(manager: str) -> list[Cause]:
 
 def delete_options(request: Request) -> DeleteOptions:
     """The deletion options: from the body or, without one, from the parameters. Raises 400 or 422."""
-    body = decode(request) if request.body.strip() else _from_query(request)
+    body = (
+        decode(request, expected="DeleteOptions") if request.body.strip() else _from_query(request)
+    )
     try:
         options = msgspec.convert(body, DeleteOptions)
     except msgspec.ValidationError as error:

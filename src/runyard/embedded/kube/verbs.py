@@ -31,6 +31,7 @@ from runyard.embedded.kube.options import (
 from runyard.embedded.kube.patches.apply import Writer
 from runyard.embedded.kube.patches.patch import merge
 from runyard.embedded.kube.patching import APPLY, Patched
+from runyard.embedded.kube.protobuf.encoding import transcoded
 from runyard.embedded.kube.registry import Registry
 from runyard.embedded.kube.resources import (
     NAMESPACES,
@@ -65,6 +66,7 @@ _JSON = (("content-type", "application/json"),)
 _RETURNED_ON_DELETE = (PODS, SERVICE_ACCOUNTS)  # their deletion answers with the deleted object
 _PROTECTED_NAMESPACES = ("default", "kube-system", "kube-public")  # cannot be deleted
 _SUBRESOURCES = ("status", "approval", "scale")
+_BODIES = {"token": "TokenRequest", "eviction": "Eviction", "binding": "Binding"}  # of other kinds
 
 Review = Callable[[Resource, Object], Object]
 Serve = Callable[[Target, Request], Response | Stream]
@@ -105,7 +107,11 @@ class Verbs:
         verb = verb_of(target, request)
         if target.subresource in NODE_SUBRESOURCES:
             return node_call(self._store, target, request)
-        negotiation.check(request.header("accept"))
+        form = negotiation.negotiated(request, target.resource)
+        answer = self._served(verb, target, request)
+        return transcoded(answer) if form.protobuf and isinstance(answer, Response) else answer
+
+    def _served(self, verb: str, target: Target, request: Request) -> Response | Stream:
         if verb in ("get", "list", "watch") and target.subresource != "scale":
             return self._serve[verb](target, request)
         try:
@@ -133,7 +139,7 @@ class Verbs:
 
     def _create(self, target: Target, request: Request) -> Response:
         options = self._options(request, "CreateOptions")
-        body = bodies.read_object(target.resource, request)
+        body = bodies.read_object(target.resource, request, _BODIES.get(target.subresource, ""))
         if not target.resource.stored:
             given = self._registry.typed(target.resource, body)
             if target.resource is TOKEN_REVIEWS:
@@ -278,7 +284,7 @@ class Verbs:
         if verb == "get":
             return json_response(200, existing_scale(given, record.obj))
         self._options(request, "PatchOptions" if verb == "patch" else "UpdateOptions")
-        body = decode(request, keep_nulls=verb == "patch")
+        body = decode(request, keep_nulls=verb == "patch", expected="Scale")
         wanted = merge(scale_of(given, record.obj), body) if verb == "patch" else body
         meta = wanted.get("metadata") if isinstance(wanted, dict) else None
         check_preconditions(target.resource, record, meta)

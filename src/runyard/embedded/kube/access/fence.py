@@ -173,7 +173,7 @@ def _refused(action: Action, why: str) -> StatusError:
 
 def _bound_ref(request: Request) -> Object:
     try:
-        ref = bodies.decode(request)["spec"]["boundObjectRef"]
+        ref = bodies.decode(request, expected="TokenRequest")["spec"]["boundObjectRef"]
     except (StatusError, KeyError, TypeError):
         return {}
     return ref if isinstance(ref, dict) else {}

@@ -1,178 +1,133 @@
-"""Describes the messages that kubectl sends in protobuf: the number of each field, its name in JSON, and its type.
+"""Describes the messages of each kind: the number, the JSON name and the type of every field.
 
-    text  bytes  number  flag         left out when empty or zero
-    optional number  optional flag    kept when set to zero or false
-    texts  map  map of …  time        a list of texts, maps, a time; a dict is a message, a list a repeated message
+Names and types are those of `schema.model`; the numbers are in `numbers`. Messages that no object of the schema
+contains (`Status`, the metadata of a list, the schemas in a definition) are listed here in the same notation, with
 
-Fields that this server does not need are not listed, and are skipped.
+    json       any value, as JSON in a message of its own
+    many       a schema or a list of schemas; flag: a schema or a boolean; texts: a schema or a list of texts
+
+A field of another message may be written in place (`>Name` in `numbers`): its members are the object's own in JSON.
 """
 
-Type = str | dict[int, tuple[str, "Type"]] | list[dict[int, tuple[str, "Type"]]]
-Message = dict[int, tuple[str, Type]]
+import re
+from collections.abc import Mapping
+from functools import cache
 
-_TYPE: Message = {1: ("apiVersion", "text"), 2: ("kind", "text")}
-ENVELOPE: Message = {1: ("typeMeta", _TYPE), 2: ("raw", "bytes")}
+import msgspec
 
-_OWNER: Message = {
-    1: ("kind", "text"),
-    3: ("name", "text"),
-    4: ("uid", "text"),
-    5: ("apiVersion", "text"),
-    6: ("controller", "optional-flag"),
-    7: ("blockOwnerDeletion", "optional-flag"),
-}
-_META: Message = {
-    1: ("name", "text"),
-    2: ("generateName", "text"),
-    3: ("namespace", "text"),
-    5: ("uid", "text"),
-    6: ("resourceVersion", "text"),
-    7: ("generation", "number"),
-    8: ("creationTimestamp", "time"),
-    9: ("deletionTimestamp", "time"),
-    10: ("deletionGracePeriodSeconds", "optional-number"),
-    11: ("labels", "map"),
-    12: ("annotations", "map"),
-    13: ("ownerReferences", [_OWNER]),
-    14: ("finalizers", "texts"),
-}
+from runyard.embedded.kube.protobuf.numbers import NUMBERS
+from runyard.embedded.kube.resources import BUILT_IN
+from runyard.embedded.kube.schema import model
+from runyard.embedded.kube.schema.model import Code
+
+_SCHEMA = "JSONSchemaProps"
+OTHERS = """
+ListMeta = selfLink resourceVersion continue remainingItemCount:*l
+StatusCause = reason message field
+StatusDetails = name group kind uid causes:[StatusCause] retryAfterSeconds:i
+Status = metadata:ListMeta status message reason details:*StatusDetails code:i
+PartialObjectMetadata = metadata:ObjectMeta
+ScaleSpec = replicas:i
+ScaleStatus = replicas:i selector
+Scale = metadata:ObjectMeta spec:ScaleSpec status:ScaleStatus
+ExternalDocumentation = description url
+ValidationRule = rule message messageExpression reason:*s fieldPath optionalOldSelf:*b
+JSONSchemaProps = id $schema $ref:*s description type format title default:*json maximum:*f
+    exclusiveMaximum:b minimum:*f exclusiveMinimum:b maxLength:*l minLength:*l pattern maxItems:*l
+    minItems:*l uniqueItems:b multipleOf:*f enum:[json] maxProperties:*l minProperties:*l
+    required:[s] items:*many allOf:[JSONSchemaProps] oneOf:[JSONSchemaProps]
+    anyOf:[JSONSchemaProps] not:*JSONSchemaProps properties:{JSONSchemaProps}
+    additionalProperties:*flag patternProperties:{JSONSchemaProps} dependencies:{texts}
+    additionalItems:*flag definitions:{JSONSchemaProps} externalDocs:*ExternalDocumentation
+    example:*json nullable:b x-kubernetes-preserve-unknown-fields:*b
+    x-kubernetes-embedded-resource:b x-kubernetes-int-or-string:b x-kubernetes-list-map-keys:[s]
+    x-kubernetes-list-type:*s x-kubernetes-map-type:*s x-kubernetes-validations:[ValidationRule]
+"""
+_UNTYPED = {"fieldsV1": "json", "openAPIV3Schema": _SCHEMA}  # what `any` is in protobuf
+# Objects that are no resource of their own.
+_FURTHER = (
+    ("v1", "Status"),
+    ("v1", "Binding"),
+    ("v1", "DeleteOptions"),
+    ("policy/v1", "Eviction"),
+    ("authentication.k8s.io/v1", "TokenRequest"),
+    ("autoscaling/v1", "Scale"),
+    ("meta.k8s.io/v1", "PartialObjectMetadata"),
+)
 
 
-def _with_meta(**fields: tuple[int, Type]) -> Message:
-    return {1: ("metadata", _META)} | {
-        number: (name, type_) for name, (number, type_) in fields.items()
-    }
+class Field(msgspec.Struct, frozen=True):
+    """One field of a message."""
+
+    number: int
+    name: str  # in JSON
+    core: str  # its type, as in `schema.model`
+    pointer: bool = False  # absent and empty differ
+    inside: "Message | None" = None  # a message in place: its members are the object's own
 
 
-# ---- authentication and authorization
+class Message(msgspec.Struct, frozen=True, eq=False):
+    """A message: its fields by their numbers, in order."""
 
-_RESOURCE: Message = {
-    1: ("namespace", "text"),
-    2: ("verb", "text"),
-    3: ("group", "text"),
-    4: ("version", "text"),
-    5: ("resource", "text"),
-    6: ("subresource", "text"),
-    7: ("name", "text"),
-}
-_PATH: Message = {1: ("path", "text"), 2: ("verb", "text")}
-_SELF_ACCESS: Message = {1: ("resourceAttributes", _RESOURCE), 2: ("nonResourceAttributes", _PATH)}
-_ACCESS: Message = {
-    **_SELF_ACCESS,
-    3: ("user", "text"),
-    4: ("groups", "texts"),
-    5: ("extra", "map-of-texts"),
-    6: ("uid", "text"),
-}
-_BOUND: Message = {
-    1: ("kind", "text"),
-    2: ("apiVersion", "text"),
-    3: ("name", "text"),
-    4: ("uid", "text"),
-}
-_TOKEN_REQUEST: Message = {
-    1: ("audiences", "texts"),
-    3: ("boundObjectRef", _BOUND),
-    4: ("expirationSeconds", "optional-number"),
-}
-_TOKEN_REVIEW: Message = {1: ("token", "text"), 2: ("audiences", "texts")}
+    fields: dict[int, Field]
 
-# ---- roles
 
-_RULE: Message = {
-    1: ("verbs", "texts"),
-    2: ("apiGroups", "texts"),
-    3: ("resources", "texts"),
-    4: ("resourceNames", "texts"),
-    5: ("nonResourceURLs", "texts"),
-}
-_SUBJECT: Message = {
-    1: ("kind", "text"),
-    2: ("apiGroup", "text"),
-    3: ("name", "text"),
-    4: ("namespace", "text"),
-}
-_ROLE_REF: Message = {1: ("apiGroup", "text"), 2: ("kind", "text"), 3: ("name", "text")}
-_ROLE = _with_meta(rules=(2, [_RULE]))
-_BINDING = _with_meta(subjects=(2, [_SUBJECT]), roleRef=(3, _ROLE_REF))
+@cache
+def message(name: str) -> Message:
+    """The message of that name; raises `KeyError` for an unknown name."""
+    if name.startswith("list "):
+        return Message({1: Field(1, "metadata", "ListMeta"), 2: Field(2, "items", f"[{name[5:]}]")})
+    own = _table(OTHERS)
+    if name in own:
+        codes = {key: model.code_of(code) for key, code in _members(own[name])}
+    else:
+        codes = model.named(name).codes
+    return _message(name, codes)
 
-# ---- certificates
 
-_CERTIFICATE_SPEC: Message = {
-    1: ("request", "bytes"),
-    2: ("username", "text"),
-    3: ("uid", "text"),
-    4: ("groups", "texts"),
-    5: ("usages", "texts"),
-    6: ("extra", "map-of-texts"),
-    7: ("signerName", "text"),
-    8: ("expirationSeconds", "optional-number"),
-}
-_CERTIFICATE_CONDITION: Message = {
-    1: ("type", "text"),
-    2: ("reason", "text"),
-    3: ("message", "text"),
-    4: ("lastUpdateTime", "time"),
-    5: ("lastTransitionTime", "time"),
-    6: ("status", "text"),
-}
-_CERTIFICATE_STATUS: Message = {
-    1: ("conditions", [_CERTIFICATE_CONDITION]),
-    2: ("certificate", "bytes"),
-}
+def _message(name: str, codes: Mapping[str, Code]) -> Message:
+    """A message, or one in place of its members, with the types that the object has."""
+    found: dict[int, Field] = {}
+    number = 0
+    for entry in _table(NUMBERS)[name].split():
+        key, _, given = entry.partition("=")
+        number = int(given) if given else number + 1
+        if key.startswith(">"):
+            found[number] = Field(number, "", key[1:], inside=_message(key[1:], codes))
+        elif key in codes:
+            code = codes[key]
+            core = _UNTYPED[key] if code.core == "any" else code.core
+            found[number] = Field(number, key, core, code.pointer)
+    return Message(found)
 
-# ---- what `kubectl create` creates
 
-_REFERENCE: Message = {
-    1: ("kind", "text"),
-    2: ("namespace", "text"),
-    3: ("name", "text"),
-    4: ("uid", "text"),
-    5: ("apiVersion", "text"),
-    6: ("resourceVersion", "text"),
-    7: ("fieldPath", "text"),
-}
-_NAMED: Message = {1: ("name", "text")}
-_PRECONDITIONS: Message = {1: ("uid", "text"), 2: ("resourceVersion", "text")}
-_DELETE_OPTIONS: Message = {
-    1: ("gracePeriodSeconds", "optional-number"),
-    2: ("preconditions", _PRECONDITIONS),
-    3: ("orphanDependents", "optional-flag"),
-    4: ("propagationPolicy", "text"),
-    5: ("dryRun", "texts"),
-}
+def _members(text: str) -> list[tuple[str, str]]:
+    parts = (entry.partition(":") for entry in text.split())
+    return [(name, code or "s") for name, _, code in parts]
 
-MESSAGES: dict[str, Message] = {
-    "SelfSubjectAccessReview": _with_meta(spec=(2, _SELF_ACCESS)),
-    "SubjectAccessReview": _with_meta(spec=(2, _ACCESS)),
-    "SelfSubjectRulesReview": _with_meta(spec=(2, {1: ("namespace", "text")})),
-    "SelfSubjectReview": _with_meta(),
-    "TokenReview": _with_meta(spec=(2, _TOKEN_REVIEW)),
-    "TokenRequest": _with_meta(spec=(2, _TOKEN_REQUEST)),
-    "Role": _ROLE,
-    "ClusterRole": _ROLE,
-    "RoleBinding": _BINDING,
-    "ClusterRoleBinding": _BINDING,
-    "CertificateSigningRequest": _with_meta(
-        spec=(2, _CERTIFICATE_SPEC), status=(3, _CERTIFICATE_STATUS)
-    ),
-    "Namespace": _with_meta(
-        spec=(2, {1: ("finalizers", "texts")}), status=(3, {1: ("phase", "text")})
-    ),
-    "ServiceAccount": _with_meta(
-        secrets=(2, [_REFERENCE]),
-        imagePullSecrets=(3, [_NAMED]),
-        automountServiceAccountToken=(4, "optional-flag"),
-    ),
-    "ConfigMap": _with_meta(
-        data=(2, "map"), binaryData=(3, "map-of-bytes"), immutable=(4, "optional-flag")
-    ),
-    "Secret": _with_meta(
-        data=(2, "map-of-bytes"),
-        type=(3, "text"),
-        stringData=(4, "map"),
-        immutable=(5, "optional-flag"),
-    ),
-    "Eviction": _with_meta(deleteOptions=(2, _DELETE_OPTIONS)),
-    "DeleteOptions": _DELETE_OPTIONS,
-}
+
+@cache
+def _table(text: str) -> dict[str, str]:
+    lines = re.sub(r"\n +", " ", text).splitlines()
+    return {name: rest for name, _, rest in (line.partition(" =") for line in lines if line)}
+
+
+@cache
+def kinds() -> dict[tuple[str, str], str]:
+    """The message of each kind in each version, and of the lists of them."""
+    given = (*((item.api_version, item.kind) for item in BUILT_IN), *_FURTHER)
+    listed = (*((item.api_version, item.kind) for item in BUILT_IN if item.stored), _FURTHER[-1])
+    objects = {(version, kind): kind for version, kind in given}
+    return objects | {(version, f"{kind}List"): f"list {kind}" for version, kind in listed}
+
+
+def message_of(api_version: str, kind: str) -> Message | None:
+    """The message of an object or a list; None for a kind that exists in JSON only."""
+    name = kinds().get((api_version, kind))
+    return None if name is None else message(name)
+
+
+def message_named(kind: str) -> Message | None:
+    """The message of a kind in whichever version: options have the version of what they are about."""
+    name = next((name for (_, known), name in kinds().items() if known == kind), None)
+    return None if name is None else message(name)

@@ -134,9 +134,8 @@ def named(name: str) -> Type:
     return made
 
 
-def _member(code: str) -> tuple[Code, Type]:
-    match = _CODE.match(code)
-    assert match is not None, code
+def _member(text: str) -> tuple[Code, Type]:
+    match = _matched(text)
     core, marks = match["core"], match["marks"]
     made = _type(core)
     if core.startswith("{"):
@@ -144,8 +143,20 @@ def _member(code: str) -> tuple[Code, Type]:
     elif core.startswith("["):
         made.patch_merge = (bool(made.keys) and "-" not in marks) or match["key"] is not None
         made.merge_key = match["key"] or (made.keys[0] if made.keys else "")
-    plain = re.sub(r"(=|\|[\w,]+)\]$", "]", core)
-    return Code(plain, bool(match["pointer"]), "!" in marks, "^" in marks), made
+    return code_of(text), made
+
+
+def _matched(text: str) -> re.Match[str]:
+    match = _CODE.match(text)
+    assert match is not None, text
+    return match
+
+
+def code_of(text: str) -> Code:
+    """The code of a member in the notation of the tables."""
+    match = _matched(text)
+    plain = re.sub(r"(=|\|[\w,]+)\]$", "]", match["core"])
+    return Code(plain, bool(match["pointer"]), "!" in match["marks"], "^" in match["marks"])
 
 
 def _type(core: str) -> Type:

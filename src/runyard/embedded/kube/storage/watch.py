@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 BOOKMARK = "BOOKMARK"
 Line = Callable[[str, Object, int], bytes]  # a type of event, its object, its version
+Failure = Callable[[Object], bytes]  # the event for a Status that ends a watch
 
 
 class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +42,7 @@ class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watcher:
-    """An async iterator of newline-delimited JSON."""
+    """An async iterator of events: newline-delimited JSON, or messages after their lengths."""
 
     def __init__(
         self,
@@ -51,6 +52,7 @@ class Watcher:
         clock: Clock,
         version: Callable[[], int],
         unsubscribe: Callable[["Watcher"], None],
+        failure: Failure,
         line: Line | None = None,  # how to encode events for this reader; None: the default
     ) -> None:
         self.selector = options.selector
@@ -59,6 +61,7 @@ class Watcher:
         self._clock = clock
         self._version = version
         self._unsubscribe = unsubscribe
+        self._failure = failure
         self._line = line
         self._lines: deque[bytes] = deque()
         self._limit = options.buffer
@@ -112,9 +115,9 @@ class Watcher:
             return self._line(BOOKMARK, obj, version)
         return msgspec.json.encode({"type": BOOKMARK, "object": obj}) + b"\n"
 
-    def fail(self, line: bytes) -> None:
-        """Sends one last line and ends."""
-        self._lines.append(line)
+    def fail(self, status: Object) -> None:
+        """Sends an ERROR event and ends."""
+        self._lines.append(self._failure(status))
         self.close()
 
     def close(self) -> None:

@@ -15,12 +15,9 @@ import msgspec
 from runyard.embedded.kube.resources import PODS, Object, Resource
 from runyard.embedded.kube.tables import cells, podcells
 from runyard.embedded.kube.tables.cells import NONE, Cell, age, at, text
-from runyard.http.messages import Request
 
 _GROUP = "meta.k8s.io"
 _NEVER = "0001-01-01T00:00:00Z"
-_VERSIONS = ("v1", "v1beta1")
-_PLAIN = ("application/json", "application/*", "*/*")
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -46,23 +43,6 @@ class Printer(msgspec.Struct, frozen=True):
     columns: tuple[Column, ...]
     cells: Callable[[Object, float], list[Cell]]
     empty: tuple[()] | None = ()  # the cells of a table without rows
-
-
-def requested_form(request: Request) -> Form | None:
-    """Returns the requested form of a table; None if the request is for the object itself."""
-    accept = request.header("accept")
-    if "as=Table" not in accept:
-        return None
-    for choice in accept.split(","):
-        kind, *rest = (part.strip() for part in choice.split(";"))
-        given = dict(part.partition("=")[::2] for part in rest)
-        if kind not in _PLAIN:
-            continue  # protobuf is not supported, the next choice may be
-        if given.get("as") is None:
-            return None
-        if (given["as"], given.get("g")) == ("Table", _GROUP) and given.get("v") in _VERSIONS:
-            return Form(given["v"], request.param("includeObject") or "Metadata")
-    return None
 
 
 def table(
