@@ -106,6 +106,18 @@ def test_failures_are_an_exit_code_only_when_asked_for(
     assert call("show", made[0]) == 0
 
 
+def test_an_issue_outside_of_tests_has_one_verdict(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "Outside.xcresult"
+    write_bundle(path, Plan(cases=3, sessionless=1))
+    assert call("show", path, "--fail-on-failures") == 0
+    assert capfd.readouterr().out.startswith("✓ Outside.xcresult  passed")
+    assert call("show", path, "--fail-on-failures", "--format", "junit") == 0
+    counts = ET.fromstring(capfd.readouterr().out).attrib
+    assert (counts["failures"], counts["errors"]) == ("0", "0")
+
+
 def test_attachments_are_exported_with_a_manifest(
     made: tuple[Path, Written], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,11 @@ def test_every_command_reads_every_bundle(
     failed = figures["report_status"] == "failure"
     broken = not figures["cases"] and any_build_error(path)
     assert call("show", path, "--details", "--fail-on-failures") == int(failed or broken)
+    capfd.readouterr()
+    assert call("show", path, "--format", "junit") == 0
+    counts = ET.fromstring(capfd.readouterr().out).attrib
+    assert (counts["failures"], counts["errors"]) != ("0", "0") or not (failed or broken)
+    assert failed or broken or (counts["failures"], counts["errors"]) == ("0", "0")
     assert call("attachments", path, "--to", tmp_path / "out", "--json") == 0
     capfd.readouterr()
     assert call("coverage", path, "--format", "json") == 0

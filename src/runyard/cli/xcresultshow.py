@@ -13,11 +13,11 @@ from runyard.xcresult.formats.github import MOST, github
 from runyard.xcresult.formats.junit import junit
 from runyard.xcresult.formats.lines import Line
 from runyard.xcresult.formats.markdown import LIMIT, markdown
-from runyard.xcresult.formats.summary import summary
 from runyard.xcresult.formats.tree import tree
 from runyard.xcresult.reader.figures import figures as figures_of
 from runyard.xcresult.reader.model import Wanted
 from runyard.xcresult.reader.report import report
+from runyard.xcresult.reader.verdict import verdict
 
 
 class Style(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ def show(paths: Sequence[str], style: Style, *, output: Path | None, processes: 
     with errors_in_one_line(", ".join(paths)):
         text = rendered(found, style, terminal=output is None)
     deliver([text], output)
-    return any(summary(each.result).bad for each in found)
+    return any(verdict(each.result).bad for each in found)
 
 
 def figures(path: str, *, processes: int) -> None:

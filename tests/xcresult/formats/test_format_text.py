@@ -14,7 +14,6 @@ from runyard.xcresult.formats import words
 from runyard.xcresult.formats.github import github
 from runyard.xcresult.formats.groups import groups
 from runyard.xcresult.formats.markdown import cell, code, fence, markdown
-from runyard.xcresult.formats.summary import summary
 from runyard.xcresult.formats.tree import tree
 from runyard.xcresult.reader.crashes import CrashReport
 from runyard.xcresult.reader.model import (
@@ -85,23 +84,6 @@ def test_nothing_of_a_bundle_commands_a_terminal_or_begins_a_line() -> None:
         assert not re.match(r"\s*::", line)
     colours = re.sub(r"\x1b\[[0-9;]*m", "", painted(tree(made, title=HOSTILE)))
     assert all(line.isprintable() for line in colours.split("\n"))
-
-
-@pytest.mark.parametrize(
-    ("made", "verdict", "bad"),
-    [
-        (result(case("a()")), "success", False),
-        (result(case("a()", status="Failure")), "failure", True),
-        (result(case("a()", status="Skipped")), "skipped", False),
-        (result(), "no tests", False),
-        (result(issues=(BuildIssue(kind="error", message="x"),)), "build failed", True),
-        (result(case("a()"), issues=(BuildIssue(kind="error", message="x"),)), "success", False),
-        (result(case("a()"), errors=(RunnerError(message="x"),)), "failure", True),
-        (result(case("a()"), errors=(RunnerError(message="x", fatal=False),)), "success", False),
-    ],
-)
-def test_the_verdict(made: Result, verdict: str, bad: bool) -> None:
-    assert (summary(made).verdict, summary(made).bad) == (verdict, bad)
 
 
 def test_retries_are_judged_by_the_last_and_repetitions_by_the_worst() -> None:

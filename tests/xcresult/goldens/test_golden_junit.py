@@ -110,7 +110,8 @@ def test_a_report_with_a_failure_and_its_place() -> None:
     assert f"{action.ended - action.started:.2f}" == document.attrib["time"]
 
 
-def test_an_issue_without_a_test_is_an_error_of_its_target() -> None:
+def test_an_issue_without_a_test_is_named_with_its_target_and_fails_nothing() -> None:
+    """The other tool counts it as a failure; `xcodebuild` exits with 0 for it, so here it passes."""
     document, result = (
         golden("a7ex__junit_session_level_failure.xml"),
         read("a7ex__session_level_failure"),
@@ -129,14 +130,11 @@ def test_an_issue_without_a_test_is_an_error_of_its_target() -> None:
     (failure,) = failures(case)
     assert f"{failure.message} ({words.short_place(failure.place)})" == failed.text
     made = ours("a7ex__session_level_failure")
-    failing = [each for each in made.iter("testcase") if each.find("failure") is not None]
-    assert [each.attrib["classname"] for each in failing] == ["LibTests"]
-    assert (made.attrib["tests"], made.attrib["failures"]) == (
-        document.attrib["tests"],
-        document.attrib["failures"],
-    )
-    (shown,) = made.iter("failure")
-    assert failure.message.partition(": ")[2] in shown.attrib["message"]
+    (noted,) = (each for each in made.iter("testcase") if each.find("system-err") is not None)
+    assert noted.attrib["classname"] == "LibTests"
+    assert failure.message.partition(": ")[2] in (noted.findtext("system-err") or "")
+    assert made.attrib["tests"] == document.attrib["tests"]
+    assert (made.attrib["failures"], made.attrib["errors"]) == ("0", "0")
 
 
 @pytest.mark.parametrize("name", TRUNK)

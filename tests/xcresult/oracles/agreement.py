@@ -57,6 +57,7 @@ def _action(action: Action, result: Result) -> Action:
         task="",
         title="",
         status="",
+        build_status="",
         log_id="",
         coverage_report_id="",
         coverage_archive_id="",

@@ -11,6 +11,7 @@ from runyard.xcresult.reader.ids import content_id
 from runyard.xcresult.reader.model import Place, Wanted
 from runyard.xcresult.reader.report import report
 from runyard.xcresult.reader.result import StoreStripped
+from runyard.xcresult.reader.verdict import Verdict, verdict
 
 NOWHERE = content_id((), [b"not there"])
 
@@ -74,6 +75,18 @@ def test_devices_and_configurations_are_runs_and_test_plans_are_cases() -> None:
     runs = [(one.action, one.configuration) for one in result.cases[0].runs]
     assert runs == [(0, "de"), (1, "en"), (2, "de")]
     assert [one.device.name for one in result.actions] == ["A", "A", "B", "A"]
+
+
+def test_tests_that_passed_do_not_hide_the_failed_build_of_a_merged_bundle() -> None:
+    store = Memory()
+    passed = action(store.add(plan_run(module(group("Suite", run("a()"))))))
+    unbuilt = node(
+        "ActionRecord",
+        actionResult=node("ActionResult", status="cancelled"),
+        buildResult=node("ActionResult", status="failed"),
+    )
+    result = stores.read(store, stores.root(store, passed, unbuilt))
+    assert len(result.cases) == 1 and verdict(result) is Verdict.BUILD_FAILED
 
 
 def test_a_long_form_inside_the_tree_is_a_run() -> None:

@@ -15,8 +15,8 @@ import msgspec
 
 from runyard.xcresult.formats import words
 from runyard.xcresult.formats.groups import groups
-from runyard.xcresult.formats.summary import tests
 from runyard.xcresult.reader.model import Case, Result, Status
+from runyard.xcresult.reader.verdict import tests
 
 Key = tuple[str, str, tuple[str, ...], str]
 

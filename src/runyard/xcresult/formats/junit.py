@@ -4,10 +4,12 @@ One `testsuite` for each suite of a target, named `Target.Suite.Inner`; one `tes
 arguments, configuration and device of a test. Repetitions of a test are one `testcase`, as Maven's Surefire
 writes them: if it passed in the end, earlier failures are `flakyFailure`; if not, the first failure is
 the `failure` and the others are `rerunFailure`. An expected failure passes, with a note in `system-out`.
-Runner errors are `error`s in a suite of their own, named after their targets.
+Runner errors are `error`s in a suite of their own, named after their targets; so is a build that failed, one
+`testcase` for each target with errors. An issue outside of any test passes, with its message in `system-err`.
 
 Invariants:
 - The document is well-formed and complete, whatever the bundle contains.
+- The document has a `failure` or an `error` if and only if the verdict is bad.
 - The counts of a suite are those of its `testcase` elements; the counts of the document are the sums.
 - `time` is in seconds, and absent if unknown.
 - A test is named by its function, and by its display name only if it has no function, so that history
@@ -21,9 +23,19 @@ import msgspec
 
 from runyard.xcresult.formats import words, xml
 from runyard.xcresult.formats.groups import Group, named
-from runyard.xcresult.reader.model import Case, Failure, Result, Run, RunnerError
+from runyard.xcresult.reader.model import (
+    BuildIssue,
+    Case,
+    Failure,
+    Place,
+    Result,
+    Run,
+    RunnerError,
+)
+from runyard.xcresult.reader.verdict import build_errors, build_failed, tests
 
 _FRAMES = 50
+_NO_ERROR = "The build failed and recorded no error."
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,9 +77,7 @@ def junit(results: Iterable[Result], *, root: str = "") -> Iterator[str]:
 def _suites(result: Result, root: str) -> list[SuiteXml]:
     found: dict[tuple[object, ...], SuiteXml] = {}
     several = len({case.plan for case in result.cases}) > 1
-    for case in result.cases:
-        if case.runner_error or case.sessionless:
-            continue
+    for case in tests(result):
         for group, name in named(case, result.actions):
             key = (case.plan, case.target, case.suites)
             if key not in found:
@@ -83,6 +93,8 @@ def _suites(result: Result, root: str) -> list[SuiteXml]:
     suites = list(found.values())
     if result.errors:
         suites.append(_errors(result))
+    if build_failed(result):
+        suites.append(_build(result, root))
     return suites
 
 
@@ -121,10 +133,8 @@ def _entry(case: Case, group: Group, *, label: str, suite: str, root: str) -> En
     if time is not None:
         attributes["time"] = f"{time:.6f}"
     place = next((failure.place for failure in group.failures if failure.place), None)
-    if place is not None and group.status == "Failure":
-        attributes["file"] = words.below(place.path, root)
-        if place.line:
-            attributes["line"] = str(place.line)
+    if group.status == "Failure":
+        attributes |= _location(place, root)
     inside = [*_outcome(group), *_output(case, group)]
     lines = [xml.opening("testcase", attributes), *inside, "</testcase>"]
     return Entry(
@@ -205,21 +215,54 @@ def _output(case: Case, group: Group) -> Iterator[str]:
 
 
 def _errors(result: Result) -> SuiteXml:
-    """Build the suite of runner errors: `error` if it fails the run, otherwise `failure`, so that it is shown."""
+    """Build the suite of errors outside of tests: only those that fail the run are `error`s."""
     suite = SuiteXml(name="Errors outside of tests", properties={})
     for number, error in enumerate(result.errors, start=1):
         name = f"error {number}" if len(result.errors) > 1 else "error"
         attributes = {"name": name, "classname": error.target or "runner"}
-        body = _error(error)
-        lines = (xml.opening("testcase", attributes), body, "</testcase>")
-        suite.entries.append(Entry(lines=lines, error=error.fatal, failure=not error.fatal))
+        lines = (xml.opening("testcase", attributes), _error(error), "</testcase>")
+        suite.entries.append(Entry(lines=lines, error=error.fatal))
     return suite
 
 
 def _error(error: RunnerError) -> str:
-    kind = "error" if error.fatal else "failure"
     message = words.cut(error.message)
-    return xml.element(kind, {"message": message, "type": "Runner Error"}, message)
+    if not error.fatal:
+        return xml.element("system-err", {}, message)
+    return xml.element("error", {"message": message, "type": "Runner Error"}, message)
+
+
+def _build(result: Result, root: str) -> SuiteXml:
+    """Build the suite of failed builds: one `error` for each target, with all of its messages."""
+    suite = SuiteXml(name="Build", properties={})
+    found: dict[str, list[BuildIssue]] = {}
+    for issue in build_errors(result):
+        found.setdefault(issue.target, []).append(issue)
+    for target, issues in (found or {"": [BuildIssue(kind="error", message=_NO_ERROR)]}).items():
+        suite.entries.append(Entry(lines=tuple(_failed_build(target, issues, root)), error=True))
+    return suite
+
+
+def _failed_build(target: str, issues: list[BuildIssue], root: str) -> Iterator[str]:
+    attributes = {"name": "build", "classname": target or "build"}
+    place = next((issue.place for issue in issues if issue.place is not None), None)
+    yield xml.opening("testcase", {**attributes, **_location(place, root)})
+    places = (words.long_place(issue.place, root) for issue in issues)
+    texts = (
+        f"{at}: {issue.message}" if at else issue.message
+        for at, issue in zip(places, issues, strict=True)
+    )
+    message, kind = words.cut(issues[0].message), issues[0].issue_type or "Build Error"
+    text = words.cut("\n".join(texts))
+    yield xml.element("error", {"message": message, "type": kind}, text)
+    yield "</testcase>"
+
+
+def _location(place: Place | None, root: str) -> dict[str, str]:
+    if place is None:
+        return {}
+    line = {"line": str(place.line)} if place.line else {}
+    return {"file": words.below(place.path, root), **line}
 
 
 def _suite(suite: SuiteXml) -> Iterator[str]:

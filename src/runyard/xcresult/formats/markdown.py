@@ -15,7 +15,8 @@ from runyard.text import cleaned
 from runyard.xcresult.formats import words
 from runyard.xcresult.formats.groups import named
 from runyard.xcresult.formats.summary import Summary, counts, slowest, summary
-from runyard.xcresult.reader.model import Case, Result, Run
+from runyard.xcresult.reader.model import Case, Result, Run, RunnerError
+from runyard.xcresult.reader.verdict import Verdict, build_errors
 
 LIMIT = 1_000_000
 """Bytes; GitHub accepts 1 MiB for the summary of one step."""
@@ -23,11 +24,11 @@ _SLOWEST = 10
 _ISSUES = 20
 _MESSAGE = 4000
 _VERDICTS = {
-    "success": "✅ passed",
-    "failure": "❌ failed",
-    "skipped": "⏭️ skipped",
-    "build failed": "❌ build failed",
-    "no tests": "⏭️ no tests",
+    Verdict.SUCCESS: "✅ passed",
+    Verdict.FAILURE: "❌ failed",
+    Verdict.SKIPPED: "⏭️ skipped",
+    Verdict.BUILD_FAILED: "❌ build failed",
+    Verdict.NO_TESTS: "⏭️ no tests",
 }
 
 
@@ -117,18 +118,18 @@ def _head(result: Result, numbers: Summary, title: str) -> str:
 
 
 def _sections(result: Result, numbers: Summary, root: str) -> Iterator[tuple[list[str], str]]:
-    yield (
-        _titled("Errors", [_error(each.target, each.message) for each in numbers.errors]),
-        "errors",
-    )
+    fatal = [_error(each) for each in numbers.errors if each.fatal]
+    yield _titled("Errors", fatal), "errors"
     yield (
         _titled("Failures", [_failing(result, case, root) for case in numbers.failing]),
         "failures",
     )
     yield _titled("Flaky", [_flaky(result, case, root) for case in numbers.flaky]), "flaky tests"
-    errors = [issue for issue in result.build_issues if issue.kind == "error"][:_ISSUES]
+    errors = build_errors(result)[:_ISSUES]
     blocks = [_issue(words.long_place(each.place, root), each.message) for each in errors]
     yield _titled("Build errors", blocks), "build errors"
+    outside = [_error(each) for each in numbers.errors if not each.fatal]
+    yield _titled("Issues outside of tests, which do not fail the run", outside), "issues"
     yield _slow(slowest(result, _SLOWEST)), "slow tests"
 
 
@@ -136,8 +137,8 @@ def _titled(title: str, blocks: list[str]) -> list[str]:
     return [f"\n### {title}\n\n{blocks[0]}", *blocks[1:]] if blocks else []
 
 
-def _error(target: str, message: str) -> str:
-    return f"- {code(target or 'runner')}\n\n{_indented(fence(message))}\n"
+def _error(error: RunnerError) -> str:
+    return f"- {code(error.target or 'runner')}\n\n{_indented(fence(error.message))}\n"
 
 
 def _issue(place: str, message: str) -> str:

@@ -3,14 +3,11 @@
 Runner errors and issues without a test are errors here and not tests, although Apple's figures count them as cases.
 """
 
-from typing import Literal
-
 import msgspec
 
 from runyard.xcresult.formats import words
 from runyard.xcresult.reader.model import Case, Result, RunnerError
-
-Verdict = Literal["success", "failure", "skipped", "build failed", "no tests"]
+from runyard.xcresult.reader.verdict import Verdict, tests, verdict
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,16 +30,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     analyzer_warnings: int
     warnings: int
 
-    @property
-    def bad(self) -> bool:
-        """Whether a test, a test runner or the build failed."""
-        return self.verdict in {"failure", "build failed"}
-
-
-def tests(result: Result) -> tuple[Case, ...]:
-    """The cases that are tests."""
-    return tuple(case for case in result.cases if not (case.runner_error or case.sessionless))
-
 
 def summary(result: Result) -> Summary:
     """The numbers of a result."""
@@ -50,7 +37,7 @@ def summary(result: Result) -> Summary:
     issues = [issue.kind for issue in result.build_issues]
     statuses = [case.status for case in cases]
     return Summary(
-        verdict=_verdict(result, cases),
+        verdict=verdict(result),
         tests=len(cases),
         passed=statuses.count("Success"),
         failed=statuses.count("Failure"),
@@ -88,17 +75,6 @@ def slowest(result: Result, most: int) -> tuple[Case, ...]:
     """The slowest cases, slowest first."""
     timed = [case for case in tests(result) if case.duration]
     return tuple(sorted(timed, key=lambda case: -(case.duration or 0.0))[:most])
-
-
-def _verdict(result: Result, cases: tuple[Case, ...]) -> Verdict:
-    if any(error.fatal for error in result.errors):
-        return "failure"
-    if any(case.status == "Failure" for case in cases):
-        return "failure"
-    if cases:
-        return "skipped" if all(case.status == "Skipped" for case in cases) else "success"
-    broken = any(issue.kind == "error" for issue in result.build_issues)
-    return "build failed" if broken else "no tests"
 
 
 def _duration(result: Result, cases: tuple[Case, ...]) -> float | None:

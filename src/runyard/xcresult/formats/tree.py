@@ -14,10 +14,11 @@ from runyard.xcresult.formats import words
 from runyard.xcresult.formats.details import case_details, run_details
 from runyard.xcresult.formats.groups import Group, named
 from runyard.xcresult.formats.lines import Line, Span, Style
-from runyard.xcresult.formats.summary import Summary, counts, summary, tests
+from runyard.xcresult.formats.summary import Summary, counts, summary
 from runyard.xcresult.reader.aggregation import combine
 from runyard.xcresult.reader.crashes import CrashReport
 from runyard.xcresult.reader.model import Case, Result, Run, Status, Suite
+from runyard.xcresult.reader.verdict import Verdict, tests
 
 MARKS: dict[Style, str] = {
     "failure": "✗",
@@ -31,6 +32,13 @@ _STYLES: dict[Status, Style] = {
     "Success": "success",
     "Skipped": "skipped",
     "Expected Failure": "expected",
+}
+_VERDICTS: dict[Verdict, tuple[Style, str]] = {
+    Verdict.SUCCESS: ("success", "passed"),
+    Verdict.FAILURE: ("failure", "failed"),
+    Verdict.SKIPPED: ("skipped", "skipped"),
+    Verdict.BUILD_FAILED: ("failure", "build failed"),
+    Verdict.NO_TESTS: ("skipped", "no tests"),
 }
 _FIRST: tuple[Style, ...] = ("failure", "flaky", "expected", "skipped", "success")
 _ISSUES = 10
@@ -74,11 +82,7 @@ def tree(
 
 
 def _head(result: Result, numbers: Summary, title: str) -> Iterator[Line]:
-    styles: dict[str, Style] = {"success": "success", "skipped": "skipped", "no tests": "skipped"}
-    style = styles.get(numbers.verdict, "failure")
-    verdict = (
-        "passed" if numbers.verdict == "success" else numbers.verdict.replace("failure", "failed")
-    )
+    style, verdict = _VERDICTS[numbers.verdict]
     took = words.duration_text(numbers.duration)
     facts = "  ".join(part for part in (counts(numbers), took) if part and part != verdict)
     yield Line(

@@ -20,6 +20,7 @@ def read_action(node: Node) -> Action:
         title=text(node, "title"),
         plan=text(node, "testPlanName"),
         status=text(result, "status"),
+        build_status=text(child(node, "buildResult"), "status"),
         started=when(node, "startedTime"),
         ended=when(node, "endedTime"),
         device=device,

@@ -286,6 +286,8 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     title: str = ""
     plan: str = ""
     status: str = ""
+    build_status: str = ""
+    """Of the build before the tests: succeeded, failed, notRequested; empty if unknown."""
     started: float | None = None
     ended: float | None = None
     device: Device = msgspec.field(default_factory=Device)

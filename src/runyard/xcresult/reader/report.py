@@ -40,6 +40,7 @@ from runyard.xcresult.reader.report_model import (
     ReportRepetition,
     ReportSuite,
 )
+from runyard.xcresult.reader.verdict import tests
 
 _OUTCOMES: dict[Status, Outcome] = {
     "Success": "success",
@@ -112,9 +113,7 @@ def _modules(
 ) -> tuple[Module, ...]:
     names = {(suite.plan, suite.target, suite.path): suite.name for suite in result.suites}
     cases: dict[str, list[tuple[Case, ReportCase]]] = {}
-    for case in result.cases:
-        if case.runner_error or case.sessionless:
-            continue
+    for case in tests(result):
         path = [
             names.get((case.plan, case.target, case.suites[: end + 1]), case.suites[end])
             for end in range(len(case.suites))
