@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from runyard.xcresult.reader.aggregation import runs_duration
 from runyard.xcresult.reader.model import (
     Action,
     Argument,
@@ -69,9 +70,10 @@ def case(
     target: str = "AppTests",
     suites: tuple[str, ...] = ("CartTests",),
     flaky: bool = False,
-    duration: float | None = 0.25,
+    duration: float | None = None,
     display: str = "",
 ) -> Case:
+    runs = runs or (run(status),)
     return Case(
         plan="App",
         target=target,
@@ -81,8 +83,8 @@ def case(
         function=name,
         status=status,
         flaky=flaky,
-        duration=duration,
-        runs=runs or (run(status),),
+        duration=runs_duration(runs, logged=duration),
+        runs=runs,
     )
 
 
@@ -139,7 +141,6 @@ def everything() -> Result:
             "testSkip()",
             run("Skipped", duration=0.0, skip=Skip(message="not today")),
             status="Skipped",
-            duration=None,
         ),
         case(
             "testExpected()",

@@ -78,7 +78,7 @@ def test_a_result_is_no_different_from_itself() -> None:
 def test_slower_needs_a_factor_and_a_time() -> None:
     before = result(
         *(
-            case(name, duration=time)
+            case(name, run(duration=time or 0.0))
             for name, time in [
                 ("long()", 10.0),
                 ("tiny()", 0.001),
@@ -90,7 +90,7 @@ def test_slower_needs_a_factor_and_a_time() -> None:
     )
     after = result(
         *(
-            case(name, duration=time)
+            case(name, run(duration=time or 0.0))
             for name, time in [
                 ("long()", 11.0),
                 ("tiny()", 0.09),

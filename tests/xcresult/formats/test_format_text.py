@@ -50,7 +50,7 @@ def test_the_tree_shows_failures_first() -> None:
         "│ error in UITests: the runner crashed",
         "build error at App.swift:1: no such module",
         "│ not readable: an object is missing",
-        "≈ testFlaky()  250 ms  flaky",
+        "≈ testFlaky()  375 ms  flaky",
         "✗ First Run",
         "✓ Retry 1",
         "✗ [2]",

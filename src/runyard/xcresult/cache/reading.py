@@ -12,7 +12,13 @@ from runyard.xcresult.cache.database import Database, Row, opened
 from runyard.xcresult.cache.details import Details, Present
 from runyard.xcresult.cache.tree import Step, Tree, Where
 from runyard.xcresult.reader.actions import same_devices
-from runyard.xcresult.reader.aggregation import case_status, combine, is_flaky, mean_duration
+from runyard.xcresult.reader.aggregation import (
+    case_status,
+    combine,
+    is_flaky,
+    mean_duration,
+    runs_duration,
+)
 from runyard.xcresult.reader.cases import (
     framework_of,
     is_runner_error,
@@ -114,7 +120,7 @@ class _Reading:
             framework=framework_of(url, minor=self._minor),
             status=case_status(runs),
             flaky=is_flaky(runs),
-            duration=mean_duration(run.duration for run in runs),
+            duration=runs_duration(runs),
             runs=runs,
             tags=self._facts.tags_of_case(row.id),
             bugs=self._facts.bugs(row.id),

@@ -14,7 +14,7 @@ import msgspec
 
 from runyard.xcresult.formats import words
 from runyard.xcresult.formats.groups import Group, groups
-from runyard.xcresult.reader.aggregation import RETRY, combine, mean_duration
+from runyard.xcresult.reader.aggregation import RETRY, combine, runs_duration
 from runyard.xcresult.reader.arguments import shown
 from runyard.xcresult.reader.model import (
     Case,
@@ -164,7 +164,7 @@ class _Writer:
 
     def _case(self, case: Case) -> Node:
         found = groups(case)
-        seconds = mean_duration(run.duration for run in case.runs)
+        seconds = runs_duration(case.runs)
         return Node(
             name=case.name,
             node_type="Test Case",
@@ -297,7 +297,7 @@ def _part(
     children: tuple[Node, ...],
     details: str = "",
 ) -> Node:
-    seconds = mean_duration(run.duration for group in same for run in group.runs)
+    seconds = runs_duration(run for group in same for run in group.runs)
     return Node(
         name=name,
         node_type=node_type,

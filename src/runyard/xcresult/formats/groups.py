@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from runyard.xcresult.formats import words
-from runyard.xcresult.reader.aggregation import case_status, repetition_groups
+from runyard.xcresult.reader.aggregation import case_status, repetition_groups, runs_duration
 from runyard.xcresult.reader.arguments import shown
 from runyard.xcresult.reader.model import Action, Argument, Case, Failure, Run, Status
 
@@ -26,6 +26,8 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     runs: tuple[Run, ...]
     """By repetition."""
     status: Status
+    duration: float | None
+    """That of the case if there is no other group."""
 
     @property
     def flaky(self) -> bool:
@@ -46,7 +48,8 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 def groups(case: Case) -> tuple[Group, ...]:
     """Group the runs of a case."""
     found = repetition_groups(case.runs)
-    return tuple(_group(tuple(sorted(runs, key=_iteration))) for runs in found)
+    logged = case.duration if len(found) == 1 else None
+    return tuple(_group(tuple(sorted(runs, key=_iteration)), logged) for runs in found)
 
 
 def named(case: Case, actions: tuple[Action, ...]) -> Iterator[tuple[Group, str]]:
@@ -69,7 +72,7 @@ def _iteration(run: Run) -> int:
     return run.repetition.iteration if run.repetition is not None else 0
 
 
-def _group(runs: tuple[Run, ...]) -> Group:
+def _group(runs: tuple[Run, ...], logged: float | None) -> Group:
     last = runs[-1]
     return Group(
         action=last.where,
@@ -77,4 +80,5 @@ def _group(runs: tuple[Run, ...]) -> Group:
         arguments=last.arguments,
         runs=runs,
         status=case_status(runs),
+        duration=runs_duration(runs, logged=logged),
     )

@@ -11,7 +11,7 @@ Invariants:
 - The document is well-formed and complete, whatever the bundle contains.
 - The document has a `failure` or an `error` if and only if the verdict is bad.
 - The counts of a suite are those of its `testcase` elements; the counts of the document are the sums.
-- `time` is in seconds, and absent if unknown.
+- `time` is in seconds, and absent if unknown. That of a repeated test is the mean of its runs, as in every format.
 - A test is named by its function, and by its display name only if it has no function, so that history
   survives a new label.
 """
@@ -126,9 +126,7 @@ def _timestamp(result: Result, group: Group) -> str:
 
 def _entry(case: Case, group: Group, *, label: str, suite: str, root: str) -> Entry:
     name = case.function or case.name
-    run = group.deciding
-    alone = len(group.runs) == len(case.runs)
-    time = run.duration or (case.duration if alone else None)
+    time = group.duration
     attributes = {"name": f"{name} [{label}]" if label else name, "classname": suite}
     if time is not None:
         attributes["time"] = f"{time:.6f}"

@@ -5,7 +5,7 @@
 - Statuses combine: Failure if any, else Success if any, else Expected Failure if any, else Skipped. The same
   precedence makes suites, targets and plans.
 - Flaky: it succeeded in the end, and an earlier iteration failed.
-- A duration is the mean of the runs' durations that are not zero.
+- The duration of a case, and of a set of its runs, is the mean of the runs' durations that are not zero.
 """
 
 from collections.abc import Iterable
@@ -51,6 +51,12 @@ def _set(arguments: tuple[Argument, ...]) -> Iterable[tuple[str, ...]]:
     keys = [(one.label, one.name, one.value, one.identifier) for one in arguments]
     distinct = len({one[:2] for one in keys}) == len(keys)
     return sorted(keys) if distinct else keys
+
+
+def runs_duration(runs: Iterable[Run], *, logged: float | None = None) -> float | None:
+    """The duration of repeated runs in every format: Apple's mean, or `logged` if no run has a duration."""
+    mean = mean_duration(run.duration for run in runs)
+    return logged if mean is None else mean
 
 
 def mean_duration(durations: Iterable[float]) -> float | None:

@@ -8,7 +8,13 @@ that has an identifier of its own.
 import re
 from typing import Literal
 
-from runyard.xcresult.reader.aggregation import case_status, combine, is_flaky, mean_duration
+from runyard.xcresult.reader.aggregation import (
+    case_status,
+    combine,
+    is_flaky,
+    mean_duration,
+    runs_duration,
+)
 from runyard.xcresult.reader.durations import (
     Named,
     case_seconds,
@@ -170,9 +176,8 @@ def _case(
     plan, target, path, identifier = key
     runs = tuple(case.runs)
     framework = framework_of(case.url, minor=minor)
-    duration = mean_duration(run.duration for run in runs)
-    if duration is None and framework != "XCTest":
-        duration = logged.get(((plan, target), (path, label(case.function, case.display))))
+    named = (path, label(case.function, case.display))
+    in_log = None if framework == "XCTest" else logged.get(((plan, target), named))
     sessionless = is_sessionless(case.function, identifier=identifier, url=case.url)
     return Case(
         plan=plan,
@@ -185,7 +190,7 @@ def _case(
         framework=framework,
         status=case_status(runs),
         flaky=is_flaky(runs),
-        duration=duration,
+        duration=runs_duration(runs, logged=in_log),
         runs=runs,
         tags=case.tags,
         bugs=case.bugs,

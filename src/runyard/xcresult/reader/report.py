@@ -18,8 +18,8 @@ import msgspec
 
 from runyard.xcresult.reader.aggregation import (
     case_status,
-    mean_duration,
     repetition_groups,
+    runs_duration,
 )
 from runyard.xcresult.reader.arguments import shown
 from runyard.xcresult.reader.crashes import CrashReport
@@ -231,7 +231,7 @@ def _argument(name: str, runs: tuple[Run, ...]) -> ReportArgument:
     return ReportArgument(
         name=name,
         status="failure" if failed else _OUTCOMES[case_status(runs)],
-        duration=milliseconds(mean_duration(run.duration for run in runs)) or 0,
+        duration=milliseconds(runs_duration(runs)) or 0,
         failures=_failures(runs),
         repetitions=_repetitions(runs),
     )
