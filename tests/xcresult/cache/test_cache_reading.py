@@ -50,6 +50,11 @@ def read(path: Path, *tables: dict[str, Rows]) -> Result:
     return read_cache(write(path / "database.sqlite3", merged), format="3.53")
 
 
+def test_a_merged_bundle_does_not_have_a_test_plan_without_a_name(tmp_path: Path) -> None:
+    unnamed: dict[str, Rows] = {"Invocations": [{"scheme": None}], "TestPlans": [{"name": None}]}
+    assert read(tmp_path, unnamed).test_plan is None
+
+
 def test_a_case_and_its_run(tmp_path: Path) -> None:
     result = read(tmp_path)
     assert (result.source, result.format, result.test_plan) == ("sqlite", "3.53", "Plan")

@@ -61,7 +61,7 @@ def _action(action: Action, result: Result) -> Action:
         log_id="",
         coverage_report_id="",
         coverage_archive_id="",
-        plan=action.plan or result.test_plan,
+        plan=action.plan or result.test_plan or "",
         has_tests=result.actions.index(action) in ran,
     )
 

@@ -7,6 +7,7 @@ from tests.xcresult.reader import stores
 from tests.xcresult.reader.stores import Memory, action, group, module, node, plan_run, ref, run
 
 from runyard.xcresult.errors import BundleInvalid, TooLarge
+from runyard.xcresult.reader.figures import figures
 from runyard.xcresult.reader.ids import content_id
 from runyard.xcresult.reader.model import Place, Wanted
 from runyard.xcresult.reader.report import report
@@ -449,6 +450,16 @@ def test_the_scheme_stands_in_for_a_plan_that_has_no_name() -> None:
     )
     result = stores.read(store, store.add(top), minor=24)
     assert (result.test_plan, result.scheme, result.cases[0].plan) == ("Scheme",) * 3
+
+
+def test_a_merged_bundle_does_not_have_a_test_plan_without_a_name() -> None:
+    store = Memory()
+    halves = [store.add(plan_run(module(group("Suite", run(name))))) for name in ("a()", "b()")]
+    top = stores.root(store, *(action(tests_id, plan=None) for tests_id in halves))
+    result = stores.read(store, top, minor=34)
+    assert len(result.cases) == 2
+    assert result.test_plan is None and report(result).test_plan_name is None
+    assert figures(result, objects=0, objects_hash_ok=0)["test_plan"] is None
 
 
 def test_words_that_some_versions_keep_elsewhere_are_found() -> None:

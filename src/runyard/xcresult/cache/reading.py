@@ -77,7 +77,7 @@ class _Reading:
         return Result(
             format=format_,
             source="sqlite",
-            test_plan=plan or self._tree.scheme,
+            test_plan=plan or self._tree.scheme or None,
             scheme=self._tree.scheme,
             actions=actions,
             targets=targets,

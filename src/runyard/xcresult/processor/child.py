@@ -189,7 +189,7 @@ def _summary(found: Report, result: Result, coverage: Coverage | None, complaint
         duration_ms=bounded(
             found.duration or sum(module.duration for module in found.test_modules)
         ),
-        test_plan=_text(found.test_plan_name),
+        test_plan=_text(found.test_plan_name or ""),
         format=result.format,
         source=result.source,
         modules=len(found.test_modules),

@@ -332,8 +332,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     format: str
     """major.minor"""
     source: Source
-    test_plan: str = ""
-    """Of the first action that has one; the scheme's name before plans were recorded."""
+    test_plan: str | None = None
+    """Of the first action that has one; the scheme's name before plans were recorded; None if the bundle has neither,
+    as a merged one of that time."""
     scheme: str = ""
     actions: tuple[Action, ...] = ()
     targets: tuple[Target, ...] = ()

@@ -126,7 +126,7 @@ class ReportError(msgspec.Struct, frozen=True, kw_only=True):
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """A whole test run."""
 
-    test_plan_name: str
+    test_plan_name: str | None
     status: Outcome
     duration: int | None
     test_modules: tuple[Module, ...] = ()

@@ -73,7 +73,7 @@ def read_result(
     return Result(
         format=f"{info.major}.{info.minor}",
         source="store",
-        test_plan=next((action.plan for action in actions if action.plan), scheme),
+        test_plan=next((action.plan for action in actions if action.plan), scheme) or None,
         scheme=scheme,
         actions=actions,
         targets=targets,
