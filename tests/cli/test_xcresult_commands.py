@@ -128,11 +128,22 @@ def test_attachments_are_exported_with_a_manifest(
     assert names | {"manifest.json"} == {each.name for each in (tmp_path / "out").iterdir()}
     inodes = {(tmp_path / "out" / name).stat().st_ino for name in names}
     assert (len(names), len(inodes)) == (6, 4), "payloads that are shared are one file"
-    assert (
-        call("attachments", made[0], "--to", tmp_path / "none", "--test", "Nobody/x()", "--json")
-        == 0
-    )
-    assert json.loads(capfd.readouterr().out)["files"] == 0
+
+
+def test_a_test_that_does_not_exist_is_not_an_empty_export(
+    made: tuple[Path, Written], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert call("show", made[0], "--format", "json") == 0
+    known = json.loads(capfd.readouterr().out)["test_modules"][0]["test_cases"][0]["identifier"]
+    words = ["attachments", made[0], "--to", tmp_path / "none", "--test", known]
+    assert call(*words, "--test", "Nope") == 2
+    out, err = capfd.readouterr()
+    assert out == "" and err.count("\n") == 1
+    assert err.startswith("runyard: App.xcresult: --test Nope matches no test. ")
+    assert not (tmp_path / "none").exists()
+    assert call(*words, "--test", known.replace("(", "-(")) == 2
+    assert "Did you mean " in capfd.readouterr().err
+    assert call(*words) == 0
 
 
 @pytest.mark.parametrize("form", ["json", "cobertura", "lcov", "text"])

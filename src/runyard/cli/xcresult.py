@@ -143,7 +143,8 @@ def figures(path: str, *, processes: int) -> None:
     "tests",
     multiple=True,
     metavar="ID",
-    help="Only attachments of this test (Suite/test(), Target/Suite/test()) or suite; repeatable.",
+    help="Only attachments of this test (Suite/test(), Target/Suite/test()), suite or target; repeatable. A name that"
+    " matches no test is an error.",
 )
 @click.option(
     "--true-extensions",
@@ -173,7 +174,7 @@ def attachments(
     Attachments missing in the bundle are listed on stderr and are not an error: tests may discard recordings.
     """
     from runyard.cli import xcresultfiles
-    from runyard.xcresult.bundle.exporting import Chosen
+    from runyard.xcresult.bundle.choosing import Chosen
 
     chosen = Chosen(only_failures=only_failures, tests=tests, true_extensions=true_extensions)
     xcresultfiles.attachments(path, chosen, to=to, as_json=as_json, processes=processes)

@@ -8,11 +8,12 @@ from pathlib import Path
 import click
 import msgspec
 
-from runyard.cli.xcresultinput import bundle, deliver, name_of, read_in
+from runyard.cli.xcresultinput import BadBundle, bundle, deliver, name_of, read_in
 from runyard.cli.xcresultpaint import json_bytes, text_bytes
 from runyard.text import harmless
+from runyard.xcresult.bundle.choosing import Chosen, similar, unmatched
 from runyard.xcresult.bundle.directory import Directory
-from runyard.xcresult.bundle.exporting import MANIFEST, Chosen, Manifest, export
+from runyard.xcresult.bundle.exporting import MANIFEST, Manifest, export
 from runyard.xcresult.bundle.verifying import Verification
 from runyard.xcresult.bundle.verifying import verify as verified
 from runyard.xcresult.formats import words
@@ -26,12 +27,26 @@ def attachments(path: str, chosen: Chosen, *, to: Path, as_json: bool, processes
     """Export the chosen attachments, and print the manifest or a summary of it."""
     with bundle(path) as directory:
         result = read_in(directory, path, processes=processes)
+        _refuse_unmatched(chosen, result, path)
         with _bar(result, name_of(path)) as progress:
             manifest = export(Directory(directory), result, to, chosen=chosen, progress=progress)
     if as_json:
         deliver([json_bytes(manifest)], None)
     else:
         _tell_manifest(manifest, to)
+
+
+def _refuse_unmatched(chosen: Chosen, result: Result, path: str) -> None:
+    """Refuse a name that selects no test before anything is written: it is a mistake, not a wish for no files."""
+    for name in unmatched(chosen, result.cases):
+        found = similar(name, result.cases)
+        fix = f"Did you mean {' or '.join(found)}?" if found else "Name a test as Suite/test()."
+        raise BadBundle(
+            harmless(
+                f"{name_of(path)}: --test {words.line_of(name)} matches no test."
+                f" {words.line_of(fix, 1000)} `runyard xcresult show` lists all tests"
+            )
+        )
 
 
 def _tell_manifest(manifest: Manifest, to: Path) -> None:

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from tests.xcresult.formats.results import case, result, run
 
 from runyard.xcresult.archives.limits import Limits
-from runyard.xcresult.bundle.exporting import Chosen, export, file_name
+from runyard.xcresult.bundle.choosing import Chosen, similar, unmatched
+from runyard.xcresult.bundle.exporting import export, file_name
 from runyard.xcresult.errors import TooLarge
 from runyard.xcresult.reader.model import Argument, Attachment, Repetition, Result
 from runyard.xcresult.reader.objects import ObjectProblem
@@ -235,4 +236,16 @@ def test_attachments_can_be_chosen(tmp_path: Path) -> None:
     assert count(tests=("AppTests/CartTests/a()",)) == 2
     assert count(tests=("Cart",)) == 1
     assert count(tests=("Cart/",)) == 1
+    assert count(tests=("AppTests/CartTests/a",)) == 2, "as xcodebuild names it"
+    assert count(tests=("AppTests",)) == 3
     assert count(tests=("nothing",)) == 0
+    assert unmatched(Chosen(tests=("Cart", "nothing", "AppTests")), made.cases) == ("nothing",)
+    assert unmatched(Chosen(), made.cases) == ()
+    assert unmatched(Chosen(tests=("",)), made.cases) == ("",)
+
+
+def test_a_name_with_a_mistake_does_not_leave_one_without_a_hint() -> None:
+    cases = result(case("testLogin()"), case("testLogout()"), case("sum(of:)")).cases
+    assert similar("CartTests/testLogni()", cases)[0] == "AppTests/CartTests/testLogin()"
+    assert similar("logout", cases) == ("AppTests/CartTests/testLogout()",)
+    assert similar("xyz", cases) == similar("", ()) == ()

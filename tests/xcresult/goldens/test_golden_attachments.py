@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from tests.xcresult import fixtures
 
+from runyard.xcresult.bundle.choosing import Chosen
 from runyard.xcresult.bundle.directory import Directory
-from runyard.xcresult.bundle.exporting import Chosen, export
+from runyard.xcresult.bundle.exporting import export
 from runyard.xcresult.bundle.reading import read_bundle
 
 

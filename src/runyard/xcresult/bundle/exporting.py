@@ -25,6 +25,7 @@ import msgspec
 
 from runyard.files import write_whole
 from runyard.xcresult.archives.limits import Limits
+from runyard.xcresult.bundle.choosing import Chosen
 from runyard.xcresult.errors import TooLarge
 from runyard.xcresult.reader.model import Attachment, Case, Device, Result, Run
 from runyard.xcresult.reader.objects import ObjectProblem, Objects
@@ -95,34 +96,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     def encoded(self) -> bytes:
         """The content of manifest.json."""
         return msgspec.json.format(msgspec.json.encode(self.tests), indent=2) + b"\n"
-
-
-class Chosen(msgspec.Struct, frozen=True, kw_only=True):
-    """Which attachments to export."""
-
-    only_failures: bool = False
-    tests: tuple[str, ...] = ()
-    """Identifiers of tests, or of suites (the part before a slash). Empty: all tests."""
-    true_extensions: bool = False
-    """Name HEIC pictures `.heic`, even if the bundle names them otherwise."""
-
-    def case(self, case: Case) -> bool:
-        """Whether this test is selected."""
-        names = (
-            case.identifier,
-            f"{case.target}/{case.identifier}",
-            case.identifier_url,
-            case.name,
-        )
-        return not self.tests or any(
-            name == selected or name.startswith(selected.rstrip("/") + "/")
-            for selected in self.tests
-            for name in names
-        )
-
-    def attachment(self, attachment: Attachment) -> bool:
-        """Whether this attachment is selected, if its test is."""
-        return attachment.on_failure or not self.only_failures
 
 
 def export(
