@@ -168,8 +168,9 @@ def attachments(
     \b
     runyard xcresult attachments App.xcresult --to screenshots --only-failures
 
-    Each file is named by its uuid; manifest.json lists test, readable name, time, configuration, device,
-    repetition and arguments. Attachments with the same content are links to one file.
+    A file is named after its test: CartTests_testLogin_1.png. manifest.json lists test, file, uuid, the name that the
+    test gave it, time, configuration, device, repetition and arguments. Attachments with the same content are links to
+    one file. Use one directory for each bundle.
 
     Attachments missing in the bundle are listed on stderr and are not an error: tests may discard recordings.
     """

@@ -11,7 +11,7 @@ from tests.xcresult.formats.results import case, result, run
 
 from runyard.xcresult.archives.limits import Limits
 from runyard.xcresult.bundle.choosing import Chosen, similar, unmatched
-from runyard.xcresult.bundle.exporting import export, file_name
+from runyard.xcresult.bundle.exporting import export
 from runyard.xcresult.errors import TooLarge
 from runyard.xcresult.reader.model import Argument, Attachment, Repetition, Result
 from runyard.xcresult.reader.objects import ObjectProblem
@@ -87,7 +87,8 @@ def test_the_manifest_has_apples_shape(tmp_path: Path) -> None:
             "testIdentifierURL": "",
             "attachments": [
                 {
-                    "exportedFileName": f"{UUID}.png",
+                    "exportedFileName": "CartTests_a_1.png",
+                    "uuid": UUID,
                     "suggestedHumanReadableName": "Shot_0.png",
                     "isAssociatedWithFailure": True,
                     "timestamp": 12.5,
@@ -100,7 +101,7 @@ def test_the_manifest_has_apples_shape(tmp_path: Path) -> None:
             ],
         }
     ]
-    assert (tmp_path / "out" / f"{UUID}.png").read_bytes() == b"png"
+    assert (tmp_path / "out" / "CartTests_a_1.png").read_bytes() == b"png"
 
 
 def test_what_is_absent_is_left_out_of_the_manifest(tmp_path: Path) -> None:
@@ -133,31 +134,53 @@ def test_no_name_leads_out_of_the_directory(tmp_path: Path, filename: str, uuid:
     assert len(name) < 60
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "../../etc/passwd",
+        "/abs",
+        "..",
+        "",
+        "C:\\x",
+        "n\0ul",
+        "é" * 5000,
+        "-rf",
+        ".ssh",
+        "a\n::error::b",
+    ],
+)
+def test_no_name_of_a_test_leads_out_of_the_directory(tmp_path: Path, words: str) -> None:
+    evil = case(words, replace(run(), attachments=(attached("p"),)), suites=(words, words))
+    target = tmp_path / "deep" / "out"
+    manifest = export(Memory(p=b"x"), result(evil), target)
+    (name,) = (each.exported_file_name for each in manifest.tests[0].attachments)
+    assert listed(target) == sorted([name, "manifest.json"])
+    assert listed(tmp_path) == ["deep"] and listed(tmp_path / "deep") == ["out"]
+
+
 def test_a_link_in_the_directory_is_replaced_and_not_followed(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.write_text("precious")
     target = tmp_path / "out"
     target.mkdir()
-    for name in (f"{UUID}.png", "manifest.json", f".{UUID}.png.{os.getpid()}"):
+    file = "CartTests_a_1.png"
+    for name in (file, "manifest.json", f".{file}.{os.getpid()}"):
         (target / name).symlink_to(outside)
     export(Memory(p=b"new"), having(attached("p")), target)
     assert outside.read_text() == "precious"
-    assert (target / f"{UUID}.png").read_bytes() == b"new" and not (
-        target / f"{UUID}.png"
-    ).is_symlink()
+    assert (target / file).read_bytes() == b"new" and not (target / file).is_symlink()
 
 
 def test_a_payload_that_breaks_off_leaves_no_file_and_hinders_nothing(tmp_path: Path) -> None:
-    other = "11111111-D9CB-469F-A165-70867728950E"
     objects = Memory(breaks="bad", bad=b"x" * 50, good=b"fine")
     made = having(
         attached("bad"),
         attached("gone", uuid=""),
         attached("", "Deleted.png"),
-        attached("good", uuid=other),
+        attached("good"),
     )
     manifest = export(objects, made, tmp_path)
-    assert listed(tmp_path) == sorted([f"{other}.png", "manifest.json"])
+    assert listed(tmp_path) == ["CartTests_a_4.png", "manifest.json"]
     assert [missed.why for missed in manifest.missed] == [
         "the frame breaks off",
         "the object is missing",
@@ -171,7 +194,9 @@ def test_a_payload_is_written_once_and_names_do_not_collide(tmp_path: Path) -> N
     twice = having(attached("p"), attached("p", uuid=other), attached("q", uuid=UUID.lower()))
     manifest = export(objects, twice, tmp_path)
     names = [each.exported_file_name for each in manifest.tests[0].attachments]
-    assert names == [f"{UUID}.png", f"{other}.png", f"{UUID}-2.png"]
+    assert names == ["CartTests_a_1.png", "CartTests_a_2.png", "CartTests_a_3.png"]
+    ids = [each.uuid for each in manifest.tests[0].attachments]
+    assert ids == [UUID, other, UUID]
     assert [(tmp_path / name).read_bytes() for name in names] == [b"one", b"one", b"two"]
     assert objects.streamed == ["p", "q"]
     assert (manifest.files, manifest.size) == (3, 6)
@@ -187,7 +212,7 @@ def test_where_links_cannot_be_made_a_payload_is_written_again(
     monkeypatch.setattr(Path, "hardlink_to", refused)
     other = "22222222-D9CB-469F-A165-70867728950E"
     export(Memory(p=b"one"), having(attached("p"), attached("p", uuid=other)), tmp_path)
-    assert listed(tmp_path) == [f"{UUID}.png", f"{other}.png", "manifest.json"]
+    assert listed(tmp_path) == ["CartTests_a_1.png", "CartTests_a_2.png", "manifest.json"]
 
 
 def test_exporting_again_changes_nothing(tmp_path: Path) -> None:
@@ -199,15 +224,26 @@ def test_exporting_again_changes_nothing(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
 
 
-def test_pictures_are_called_what_they_are() -> None:
-    assert file_name(attached("p", "Shot.png"), HEIC) == f"{UUID}.heic"
-    assert file_name(attached("p", "Shot.png")) == f"{UUID}.png"
-    assert file_name(attached("p", "Shot.PNG"), b"\x89PNG\r\n\x1a\n") == f"{UUID}.png"
-    assert (
-        file_name(replace(attached("p", "Shot"), uniform_type="public.plain-text"), b"hi")
-        == f"{UUID}.txt"
-    )
-    assert file_name(attached("p", f"Shot_0_{UUID}.png", ""), b"") == f"{UUID}.png"
+def test_pictures_are_called_what_they_are(tmp_path: Path) -> None:
+    def name(attachment: Attachment, beginning: bytes) -> str:
+        chosen = Chosen(true_extensions=True)
+        manifest = export(Memory(p=beginning), having(attachment), tmp_path, chosen=chosen)
+        return manifest.tests[0].attachments[0].exported_file_name.partition(".")[2]
+
+    assert name(attached("p", "Shot.png"), HEIC) == "heic"
+    assert name(attached("p", "Shot.PNG"), b"\x89PNG\r\n\x1a\n") == "png"
+    text = replace(attached("p", "Shot"), uniform_type="public.plain-text")
+    assert name(text, b"hi") == "txt"
+    assert name(attached("p", "Shot"), b"hi") == ""
+
+
+def test_a_file_does_not_change_its_name_with_the_selection(tmp_path: Path) -> None:
+    made = having(attached("p"), attached("q", failed=True))
+    objects = Memory(p=b"one", q=b"two")
+    only = export(objects, made, tmp_path, chosen=Chosen(only_failures=True))
+    assert [each.exported_file_name for each in only.tests[0].attachments] == ["CartTests_a_2.png"]
+    export(objects, made, tmp_path)
+    assert (tmp_path / "CartTests_a_2.png").read_bytes() == b"two"
 
 
 def test_limits_end_an_export_and_leave_nothing_half(tmp_path: Path) -> None:
