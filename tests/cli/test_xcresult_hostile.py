@@ -96,6 +96,7 @@ def test_nothing_but_writing_is_printed(
             "::warning file=",
             "::warning title=",
             "::notice file=",
+            "::notice title=",
         )
         started = [line for line in out.split("\n") if re.match(r"\s*::", line)]
         assert all(line.startswith(ours) for line in started)

@@ -3,6 +3,7 @@
 This module declares the commands; each one imports its implementation when it runs.
 """
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,12 @@ def xcresult() -> None:
     "[default: $GITHUB_WORKSPACE]",
 )
 @click.option(
+    "--checkout",
+    type=click.Path(path_type=Path),
+    help="With junit, markdown and github: directory of the repository on this machine. A path of the machine that ran"
+    " the tests is mapped by its longest end that is a file of the repository.  [default: $GITHUB_WORKSPACE]",
+)
+@click.option(
     "--annotations",
     type=click.IntRange(1, 1000),
     default=ANNOTATIONS,
@@ -89,6 +96,7 @@ def show(
     only_failures: bool,
     details: bool,
     root: str,
+    checkout: Path | None,
     annotations: int,
     fail_on_failures: bool,
     output: Path | None,
@@ -106,9 +114,14 @@ def show(
     ○ skipped, ⊗ expected failure.
     """
     from runyard.cli import xcresultshow
+    from runyard.cli.xcresultsources import sources
 
     style = xcresultshow.Style(
-        form=form, root=root, only_failures=only_failures, details=details, most=annotations
+        form=form,
+        sources=sources(form, root=root, checkout=checkout, environment=os.environ),
+        only_failures=only_failures,
+        details=details,
+        most=annotations,
     )
     failed = xcresultshow.show(paths, style, output=output, processes=processes)
     if fail_on_failures and failed:

@@ -13,6 +13,7 @@ from runyard.xcresult.formats.github import MOST, github
 from runyard.xcresult.formats.junit import junit
 from runyard.xcresult.formats.lines import Line
 from runyard.xcresult.formats.markdown import LIMIT, markdown
+from runyard.xcresult.formats.sources import Sources
 from runyard.xcresult.formats.tree import tree
 from runyard.xcresult.reader.figures import figures as figures_of
 from runyard.xcresult.reader.model import Wanted
@@ -24,7 +25,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     """Options of the format."""
 
     form: str = "tree"
-    root: str = ""
+    sources: Sources = Sources()
     only_failures: bool = False
     details: bool = False
     most: int = MOST
@@ -71,19 +72,21 @@ def _lines(found: Found, style: Style) -> Iterator[Line]:
 
 def _markdown(found: Sequence[Found], style: Style, _: bool) -> bytes:
     limit = LIMIT // len(found) - 1
-    texts = (markdown(one.result, title=one.name, root=style.root, limit=limit) for one in found)
+    texts = (
+        markdown(one.result, title=one.name, sources=style.sources, limit=limit) for one in found
+    )
     return text_bytes("\n".join(texts))
 
 
 def _github(found: Sequence[Found], style: Style, _: bool) -> bytes:
     named = [(each.name, each.result) for each in found]
     return text_bytes(
-        "".join(f"{line}\n" for line in github(named, root=style.root, most=style.most))
+        "".join(f"{line}\n" for line in github(named, sources=style.sources, most=style.most))
     )
 
 
 def _junit(found: Sequence[Found], style: Style, _: bool) -> bytes:
-    lines = junit([each.result for each in found], root=style.root)
+    lines = junit([each.result for each in found], sources=style.sources)
     return "".join(f"{line}\n" for line in lines).encode()
 
 

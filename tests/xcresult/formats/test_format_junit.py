@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from tests.xcresult.formats.results import SOURCE, case, everything, failure, result, run
 
 from runyard.xcresult.formats.junit import junit
+from runyard.xcresult.formats.sources import Sources
 from runyard.xcresult.reader.model import Result
 
 
 def parsed(*results: Result, root: str = "") -> ET.Element:
-    return ET.fromstring("\n".join(junit(results, root=root)).encode())
+    return ET.fromstring("\n".join(junit(results, sources=Sources(root=root))).encode())
 
 
 def by_name(document: ET.Element) -> dict[str, ET.Element]:

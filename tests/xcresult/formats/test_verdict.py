@@ -9,6 +9,7 @@ from tests.xcresult.formats.results import case, failure, result, run
 from runyard.cli.xcresultpaint import plain
 from runyard.xcresult.formats.junit import junit
 from runyard.xcresult.formats.markdown import markdown
+from runyard.xcresult.formats.sources import Sources
 from runyard.xcresult.formats.tree import tree
 from runyard.xcresult.reader.model import Action, BuildIssue, Place, Result, RunnerError
 from runyard.xcresult.reader.verdict import Verdict, verdict
@@ -56,7 +57,7 @@ TABLE = {
 
 
 def document(made: Result) -> ET.Element:
-    return ET.fromstring("\n".join(junit([made], root="/Users/ci/app")).encode())
+    return ET.fromstring("\n".join(junit([made], sources=Sources(root="/Users/ci/app"))).encode())
 
 
 @pytest.mark.parametrize(("made", "expected"), TABLE.values(), ids=TABLE)

@@ -5,30 +5,54 @@ warnings and notices are printed, the most important first, and a plain line wit
 
 Invariants:
 - Untrusted text is always escaped data of a command: it cannot begin a line, so it cannot be a command.
-- Paths below `root` are relative to it, as GitHub requires; other paths are printed as in the bundle.
+- An annotation has a file only if the file is in the repository, because GitHub shows no others; else its message
+  begins with the place, and a warning names the files.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
 
 from runyard.xcresult.formats import words
 from runyard.xcresult.formats.groups import named
+from runyard.xcresult.formats.sources import Sources
 from runyard.xcresult.formats.summary import Summary, counts, summary
 from runyard.xcresult.reader.model import Case, Place, Result, Run
+from runyard.xcresult.reader.verdict import build_errors
 
 MOST = 10
 _MESSAGE = 4000
+_NAMED = 3
+
+
+class Annotation(msgspec.Struct, frozen=True, kw_only=True):
+    """One message of one level."""
+
+    level: str
+    message: str
+    title: str
+    place: Place | None = None
 
 
 def github(
-    results: Sequence[tuple[str, Result]], *, root: str = "", most: int = MOST
+    results: Sequence[tuple[str, Result]],
+    *,
+    sources: Sources = Sources(),  # noqa: B008  (frozen)
+    most: int = MOST,
 ) -> Iterator[str]:
     """Lines for the standard output of a step, of one or several results by their titles."""
     found = [(result, summary(result)) for _, result in results]
     chained = itertools.chain.from_iterable
-    yield from _bounded(chained(_errors(*each, root) for each in found), most, "errors")
-    yield from _bounded(chained(_warnings(each, root) for each, _ in found), most, "warnings")
-    yield from _bounded(chained(_notices(*each, root) for each in found), most, "notices")
+    errors = list(chained(_errors(*each) for each in found))
+    warnings = list(chained(_warnings(each) for each, _ in found))
+    notices = list(chained(_notices(numbers) for _, numbers in found))
+    warnings[:0] = _unmapped((*errors, *warnings, *notices), sources)
+    for each, name in ((errors, "errors"), (warnings, "warnings"), (notices, "notices")):
+        yield from (_command(one, sources) for one in each[:most])
+        if len(each) > most:
+            left = len(each) - most
+            yield f"runyard: {left} more {name} are not annotated: GitHub shows {most}"
     for (title, _), (_, numbers) in zip(results, found, strict=True):
         line = words.line_of(f"runyard: {title}: {numbers.verdict}, {counts(numbers)}")
         yield line.replace("##[", "## [")
@@ -44,81 +68,82 @@ def prop(value: str) -> str:
     return data(value).replace(":", "%3A").replace(",", "%2C")
 
 
-def _command(level: str, *, message: str, title: str, place: Place | None, root: str) -> str:
-    parts = []
-    if place is not None and place.path:
-        parts.append(f"file={prop(words.below(place.path, root))}")
-        if place.line:
-            parts.append(f"line={place.line}")
-    parts.append(f"title={prop(words.line_of(title))}")
-    return f"::{level} {','.join(parts)}::{data(words.cut(message, _MESSAGE))}"
+def _command(one: Annotation, sources: Sources) -> str:
+    parts, message = [], one.message
+    if one.place is not None and one.place.path:
+        file = sources.mapped(one.place.path)
+        if file is None:
+            message = f"{words.long_place(one.place)}: {message}"
+        else:
+            parts.append(f"file={prop(file)}")
+            parts += [f"line={one.place.line}"] if one.place.line else []
+    parts.append(f"title={prop(words.line_of(one.title))}")
+    return f"::{one.level} {','.join(parts)}::{data(words.cut(message, _MESSAGE))}"
 
 
-def _bounded(lines: Iterator[str], most: int, name: str) -> Iterator[str]:
-    yield from itertools.islice(lines, most)
-    left = sum(1 for _ in lines)
-    if left:
-        yield f"runyard: {left} more {name} are not annotated: GitHub shows {most}"
+def _unmapped(annotations: Iterable[Annotation], sources: Sources) -> Iterator[Annotation]:
+    """Warn of files that are not in the repository."""
+    paths = dict.fromkeys(one.place.path for one in annotations if one.place and one.place.path)
+    lost = [path for path in paths if sources.mapped(path) is None]
+    if not lost:
+        return
+    shown = ", ".join(words.line_of(path) for path in lost[:_NAMED])
+    more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+    cause = (
+        "not files of the repository" if sources.files else "not known as files of the repository"
+    )
+    message = (
+        f"Annotations without a line, because their files are {cause}: {shown}{more}. Give the directory of the"
+        " checkout with --checkout, or that of the sources on the machine that ran the tests with --root."
+    )
+    yield Annotation(level="warning", message=message, title="runyard")
 
 
-def _errors(result: Result, numbers: Summary, root: str) -> Iterator[str]:
+def _errors(result: Result, numbers: Summary) -> Iterator[Annotation]:
     for error in numbers.errors:
         if error.fatal:
-            yield _command(
-                "error",
-                message=error.message,
-                title=error.target or "runner",
-                place=None,
-                root=root,
-            )
+            title = error.target or "runner"
+            yield Annotation(level="error", message=error.message, title=title)
     for case in numbers.failing:
-        yield from _failures(result, case, root)
-    for issue in result.build_issues:
-        if issue.kind == "error":
-            yield _command(
-                "error", message=issue.message, title="build", place=issue.place, root=root
-            )
+        yield from _failures(result, case)
+    for issue in build_errors(result):
+        yield Annotation(level="error", message=issue.message, title="build", place=issue.place)
 
 
-def _failures(result: Result, case: Case, root: str) -> Iterator[str]:
+def _failures(result: Result, case: Case) -> Iterator[Annotation]:
     for group, name in named(case, result.actions):
         if group.status != "Failure":
             continue
         title = words.path_of(case) + (f" [{name}]" if name else "")
         if not group.failures:
             message = "The test failed and recorded no reason."
-            yield _command("error", message=message, title=title, place=None, root=root)
+            yield Annotation(level="error", message=message, title=title)
         for failure in group.failures:
-            yield _command(
-                "error", message=failure.message, title=title, place=failure.place, root=root
+            yield Annotation(
+                level="error", message=failure.message, title=title, place=failure.place
             )
 
 
-def _warnings(result: Result, root: str) -> Iterator[str]:
+def _warnings(result: Result) -> Iterator[Annotation]:
     for error in result.errors:
         if not error.fatal:
-            yield _command(
-                "warning",
-                message=error.message,
-                title=error.target or "tests",
-                place=None,
-                root=root,
-            )
+            title = error.target or "tests"
+            yield Annotation(level="warning", message=error.message, title=title)
     for issue in result.build_issues:
         if issue.kind != "error":
-            yield _command(
-                "warning", message=issue.message, title=issue.kind, place=issue.place, root=root
+            yield Annotation(
+                level="warning", message=issue.message, title=issue.kind, place=issue.place
             )
 
 
-def _notices(result: Result, numbers: Summary, root: str) -> Iterator[str]:
+def _notices(numbers: Summary) -> Iterator[Annotation]:
     for case in numbers.flaky:
         failed = [run for run in case.runs if run.status == "Failure"]
         reason = _reason(failed[-1]) if failed else ""
         place = next((f.place for run in failed for f in words.shown_failures(run)), None)
         message = f"Flaky: failed {len(failed)} of {words.count(len(case.runs), 'time')}, passed in the end. {reason}"
-        yield _command(
-            "notice", message=message.strip(), title=words.path_of(case), place=place, root=root
+        yield Annotation(
+            level="notice", message=message.strip(), title=words.path_of(case), place=place
         )
 
 

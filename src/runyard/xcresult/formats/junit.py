@@ -23,6 +23,7 @@ import msgspec
 
 from runyard.xcresult.formats import words, xml
 from runyard.xcresult.formats.groups import Group, named
+from runyard.xcresult.formats.sources import Sources
 from runyard.xcresult.reader.model import (
     BuildIssue,
     Case,
@@ -57,12 +58,16 @@ class SuiteXml(msgspec.Struct, kw_only=True):
     entries: list[Entry] = msgspec.field(default_factory=list)
 
 
-def junit(results: Iterable[Result], *, root: str = "") -> Iterator[str]:
-    """The lines of one document for one or several results; files are named as seen from `root`."""
+def junit(
+    results: Iterable[Result],
+    *,
+    sources: Sources = Sources(),  # noqa: B008  (frozen)
+) -> Iterator[str]:
+    """The lines of one document for one or several results; files have their paths in the repository."""
     found: list[SuiteXml] = []
     names: list[str] = []
     for result in results:
-        found += _suites(result, root)
+        found += _suites(result, sources)
         names += [result.test_plan] if result.test_plan else []
     entries = [entry for suite in found for entry in suite.entries]
     yield '<?xml version="1.0" encoding="UTF-8"?>'
@@ -74,7 +79,7 @@ def junit(results: Iterable[Result], *, root: str = "") -> Iterator[str]:
     yield "</testsuites>"
 
 
-def _suites(result: Result, root: str) -> list[SuiteXml]:
+def _suites(result: Result, sources: Sources) -> list[SuiteXml]:
     found: dict[tuple[object, ...], SuiteXml] = {}
     several = len({case.plan for case in result.cases}) > 1
     for case in tests(result):
@@ -88,13 +93,13 @@ def _suites(result: Result, root: str) -> list[SuiteXml]:
                     timestamp=_timestamp(result, group),
                 )
             suite = found[key].name
-            entry = _entry(case, group, label=name, suite=suite, root=root)
+            entry = _entry(case, group, label=name, suite=suite, sources=sources)
             found[key].entries.append(entry)
     suites = list(found.values())
     if result.errors:
         suites.append(_errors(result))
     if build_failed(result):
-        suites.append(_build(result, root))
+        suites.append(_build(result, sources))
     return suites
 
 
@@ -124,7 +129,7 @@ def _timestamp(result: Result, group: Group) -> str:
         return ""
 
 
-def _entry(case: Case, group: Group, *, label: str, suite: str, root: str) -> Entry:
+def _entry(case: Case, group: Group, *, label: str, suite: str, sources: Sources) -> Entry:
     name = case.function or case.name
     time = group.duration
     attributes = {"name": f"{name} [{label}]" if label else name, "classname": suite}
@@ -132,7 +137,7 @@ def _entry(case: Case, group: Group, *, label: str, suite: str, root: str) -> En
         attributes["time"] = f"{time:.6f}"
     place = next((failure.place for failure in group.failures if failure.place), None)
     if group.status == "Failure":
-        attributes |= _location(place, root)
+        attributes |= _location(place, sources)
     inside = [*_outcome(group), *_output(case, group)]
     lines = [xml.opening("testcase", attributes), *inside, "</testcase>"]
     return Entry(
@@ -230,22 +235,22 @@ def _error(error: RunnerError) -> str:
     return xml.element("error", {"message": message, "type": "Runner Error"}, message)
 
 
-def _build(result: Result, root: str) -> SuiteXml:
+def _build(result: Result, sources: Sources) -> SuiteXml:
     """Build the suite of failed builds: one `error` for each target, with all of its messages."""
     suite = SuiteXml(name="Build", properties={})
     found: dict[str, list[BuildIssue]] = {}
     for issue in build_errors(result):
         found.setdefault(issue.target, []).append(issue)
     for target, issues in (found or {"": [BuildIssue(kind="error", message=_NO_ERROR)]}).items():
-        suite.entries.append(Entry(lines=tuple(_failed_build(target, issues, root)), error=True))
+        suite.entries.append(Entry(lines=tuple(_failed_build(target, issues, sources)), error=True))
     return suite
 
 
-def _failed_build(target: str, issues: list[BuildIssue], root: str) -> Iterator[str]:
+def _failed_build(target: str, issues: list[BuildIssue], sources: Sources) -> Iterator[str]:
     attributes = {"name": "build", "classname": target or "build"}
     place = next((issue.place for issue in issues if issue.place is not None), None)
-    yield xml.opening("testcase", {**attributes, **_location(place, root)})
-    places = (words.long_place(issue.place, root) for issue in issues)
+    yield xml.opening("testcase", {**attributes, **_location(place, sources)})
+    places = (words.long_place(issue.place, sources) for issue in issues)
     texts = (
         f"{at}: {issue.message}" if at else issue.message
         for at, issue in zip(places, issues, strict=True)
@@ -256,11 +261,11 @@ def _failed_build(target: str, issues: list[BuildIssue], root: str) -> Iterator[
     yield "</testcase>"
 
 
-def _location(place: Place | None, root: str) -> dict[str, str]:
+def _location(place: Place | None, sources: Sources) -> dict[str, str]:
     if place is None:
         return {}
     line = {"line": str(place.line)} if place.line else {}
-    return {"file": words.below(place.path, root), **line}
+    return {"file": sources.shown(place.path), **line}
 
 
 def _suite(suite: SuiteXml) -> Iterator[str]:

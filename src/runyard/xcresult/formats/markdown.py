@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from runyard.text import cleaned
 from runyard.xcresult.formats import words
 from runyard.xcresult.formats.groups import named
+from runyard.xcresult.formats.sources import Sources
 from runyard.xcresult.formats.summary import Summary, counts, slowest, summary
 from runyard.xcresult.reader.model import Case, Result, Run, RunnerError
 from runyard.xcresult.reader.verdict import Verdict, build_errors
@@ -32,13 +33,19 @@ _VERDICTS = {
 }
 
 
-def markdown(result: Result, *, title: str, root: str = "", limit: int = LIMIT) -> str:
+def markdown(
+    result: Result,
+    *,
+    title: str,
+    sources: Sources = Sources(),  # noqa: B008  (frozen)
+    limit: int = LIMIT,
+) -> str:
     """Format a result as Markdown of at most `limit` bytes."""
     numbers = summary(result)
     head = _head(result, numbers, title)
     left = limit - len(head.encode()) - 200  # space for the last lines of each list
     parts = [head]
-    for blocks, name in _sections(result, numbers, root):
+    for blocks, name in _sections(result, numbers, sources):
         shown, left = _fitting(blocks, left)
         if not shown and not blocks:
             continue
@@ -117,16 +124,18 @@ def _head(result: Result, numbers: Summary, title: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _sections(result: Result, numbers: Summary, root: str) -> Iterator[tuple[list[str], str]]:
+def _sections(
+    result: Result, numbers: Summary, sources: Sources
+) -> Iterator[tuple[list[str], str]]:
     fatal = [_error(each) for each in numbers.errors if each.fatal]
     yield _titled("Errors", fatal), "errors"
     yield (
-        _titled("Failures", [_failing(result, case, root) for case in numbers.failing]),
+        _titled("Failures", [_failing(result, case, sources) for case in numbers.failing]),
         "failures",
     )
-    yield _titled("Flaky", [_flaky(result, case, root) for case in numbers.flaky]), "flaky tests"
+    yield _titled("Flaky", [_flaky(result, case, sources) for case in numbers.flaky]), "flaky tests"
     errors = build_errors(result)[:_ISSUES]
-    blocks = [_issue(words.long_place(each.place, root), each.message) for each in errors]
+    blocks = [_issue(words.long_place(each.place, sources), each.message) for each in errors]
     yield _titled("Build errors", blocks), "build errors"
     outside = [_error(each) for each in numbers.errors if not each.fatal]
     yield _titled("Issues outside of tests, which do not fail the run", outside), "issues"
@@ -145,17 +154,17 @@ def _issue(place: str, message: str) -> str:
     return f"- {code(place) if place else 'build'}\n\n{_indented(fence(message))}\n"
 
 
-def _failing(result: Result, case: Case, root: str) -> str:
+def _failing(result: Result, case: Case, sources: Sources) -> str:
     lines = [f"- {code(words.path_of(case))}"]
     for group, name in named(case, result.actions):
         if group.status != "Failure":
             continue
         lines += [f"  with {code(name)}"] if name else []
-        lines += _reasons(group.deciding, root)
+        lines += _reasons(group.deciding, sources)
     return "\n".join(lines) + "\n"
 
 
-def _flaky(result: Result, case: Case, root: str) -> str:
+def _flaky(result: Result, case: Case, sources: Sources) -> str:
     lines = [f"- {code(words.path_of(case))}"]
     for group, name in named(case, result.actions):
         failed = [run for run in group.runs if run.status == "Failure"]
@@ -163,14 +172,14 @@ def _flaky(result: Result, case: Case, root: str) -> str:
             continue
         outcome = f"failed {len(failed)} of {words.count(len(group.runs), 'time')}"
         lines.append(f"  {outcome}{f', with {code(name)}' if name else ''}")
-        lines += _reasons(failed[-1], root)
+        lines += _reasons(failed[-1], sources)
     return "\n".join(lines) + "\n"
 
 
-def _reasons(run: Run, root: str) -> list[str]:
+def _reasons(run: Run, sources: Sources) -> list[str]:
     lines = []
     for failure in words.shown_failures(run):
-        place = words.long_place(failure.place, root)
+        place = words.long_place(failure.place, sources)
         lines += ["", f"  at {code(place)}"] if place else []
         lines += ["", _indented(fence(failure.message))]
     return lines

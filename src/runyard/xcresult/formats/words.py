@@ -5,6 +5,7 @@ Invariant: text of a bundle is not changed, only cut; the caller makes it safe f
 
 from math import isfinite
 
+from runyard.xcresult.formats.sources import Sources
 from runyard.xcresult.reader.aggregation import RETRY
 from runyard.xcresult.reader.model import Case, Device, Failure, Place, Repetition, Run
 from runyard.xcresult.reader.report import repetition_name
@@ -57,20 +58,12 @@ def short_place(place: Place | None) -> str:
     return f"{base_name(place.path)}:{place.line}" if place.line else base_name(place.path)
 
 
-def long_place(place: Place | None, root: str = "") -> str:
-    """`Tests/File.swift:12`, the path relative to `root` if it is below it."""
+def long_place(place: Place | None, sources: Sources = Sources()) -> str:  # noqa: B008  (frozen)
+    """`Tests/File.swift:12`, with the path in the repository if it is there."""
     if place is None or not place.path:
         return ""
-    path = below(place.path, root)
+    path = sources.shown(place.path)
     return f"{path}:{place.line}" if place.line else path
-
-
-def below(path: str, root: str) -> str:
-    """The path relative to `root` if it is below it; else the path itself."""
-    base = root.rstrip("/")
-    if base and path.startswith(base + "/"):
-        return path[len(base) + 1 :].lstrip("/")
-    return path
 
 
 def located_message(failure: Failure) -> str:

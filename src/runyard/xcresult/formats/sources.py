@@ -1,0 +1,48 @@
+"""Maps the paths of a bundle, which are those of the machine that ran the tests, to files of the repository.
+
+A file is searched by its path below `root`, and then by the longest end of its path that is a file of the repository:
+`/Users/ci/checkout/Tests/CartTests.swift` is `Tests/CartTests.swift`, wherever the checkout was.
+
+Invariant: a mapped path is relative and has no `..`, so it stays inside of the repository.
+"""
+
+import posixpath
+
+import msgspec
+
+_DEEP = 100
+"""Components of a path that are compared; more than any repository has."""
+
+
+class Sources(msgspec.Struct, frozen=True, kw_only=True):
+    """The sources of the tests."""
+
+    root: str = ""
+    """Their directory on the machine that ran the tests; empty if unknown."""
+    files: frozenset[str] = frozenset()
+    """The files of the repository, relative to its directory; empty if unknown."""
+
+    def mapped(self, path: str) -> str | None:
+        """The path in the repository; None if it is not there."""
+        clean = posixpath.normpath(path) if path else ""
+        inside = _below(clean, self.root)
+        if inside is not None and (not self.files or inside in self.files):
+            return inside
+        parts = clean.split("/")[-_DEEP:]
+        ends = ("/".join(parts[start:]) for start in range(len(parts)))
+        found = next((end for end in ends if end in self.files), inside)
+        if found is not None or self.files:
+            return found
+        return None if clean.startswith(("/", "..")) or not clean else clean
+
+    def shown(self, path: str) -> str:
+        """The path in the repository, or else the path itself."""
+        return self.mapped(path) or path
+
+
+def _below(path: str, root: str) -> str | None:
+    base = posixpath.normpath(root).rstrip("/") if root else None
+    if base is None or not path.startswith(base + "/"):
+        return None
+    inside = path[len(base) :].lstrip("/")
+    return inside if inside and inside.split("/")[0] != ".." else None
