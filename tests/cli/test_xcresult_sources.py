@@ -1,5 +1,6 @@
 """`runyard xcresult show` in a checkout: paths of the machine that ran the tests become those of the repository."""
 
+import re
 import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -101,3 +102,61 @@ def test_a_machine_without_git_has_files_nevertheless(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert files_of(checkout) == {relative(bundle)}
+
+
+def test_markdown_does_not_need_options_in_a_job_of_github_actions(
+    bundle: Path, checkout: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, line = relative(bundle), place_of(bundle)[1]
+    assert call(bundle, "--format", "markdown", "--checkout", checkout) == 0
+    assert "](" not in capfd.readouterr().out
+    monkeypatch.setenv("GITHUB_SERVER_URL", "https://github.example")
+    monkeypatch.setenv("GITHUB_REPOSITORY", "o/r")
+    monkeypatch.setenv("GITHUB_SHA", "abc")
+    assert call(bundle, "--format", "markdown", "--checkout", checkout) == 0
+    assert f"](https://github.example/o/r/blob/abc/{path}#L{line})" in capfd.readouterr().out
+    words = (bundle, "--format", "markdown", "--checkout", checkout, "--source-url")
+    assert call(*words, "https://git.example/-/blob/main/") == 0
+    assert f"](https://git.example/-/blob/main/{path}#L{line})" in capfd.readouterr().out
+    assert call(*words, "") == 0
+    assert "](" not in capfd.readouterr().out
+
+
+def test_a_picture_does_not_have_another_name_than_its_exported_file(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bundle = tmp_path / "App.xcresult"
+    write_bundle(bundle, Plan(cases=1, failures=1, attachments=2, attachment_bytes=50))
+    assert call(bundle, "--format", "markdown", "--pictures-url", "https://shots.example") == 0
+    shown = re.findall(r'"https://shots.example/([^"]+)"', capfd.readouterr().out)
+    words = ["xcresult", "attachments", str(bundle), "--to", str(tmp_path / "out")]
+    assert run(cli, name="runyard", argv=words) == 0
+    assert shown and all((tmp_path / "out" / name).is_file() for name in shown)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--format", "junit", "--source-url", "https://x.example"),
+        ("--pictures-url", "https://x.example"),
+        ("--format", "github", "--max-bytes", "65000"),
+        ("{bundle}", "--format", "markdown", "--pictures-url", "https://x.example"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(
+    words: tuple[str, ...], bundle: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert call(bundle, *(word.format(bundle=bundle) for word in words)) == 2
+    out, err = capfd.readouterr()
+    assert out == "" and "--pictures-url" in err
+
+
+def test_markdown_for_a_comment_is_not_too_long(
+    bundle: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    many = tmp_path / "Many.xcresult"
+    write_bundle(many, Plan(cases=80, failures=80, frames=0, logs=False))
+    assert call(many, "--format", "markdown") == 0
+    assert len(capfd.readouterr().out.encode()) > 10_000
+    assert call(many, bundle, "--format", "markdown", "--max-bytes", "10000") == 0
+    assert 0 < len(capfd.readouterr().out.encode()) <= 10_000

@@ -15,6 +15,7 @@ from runyard.cli.xcresultflags import (
     COVERAGE_FORMATS,
     FORMATS,
     JSON,
+    MARKDOWN_BYTES,
     OUTPUT,
     PATH,
     PATHS,
@@ -76,6 +77,27 @@ def xcresult() -> None:
     " the tests is mapped by its longest end that is a file of the repository.  [default: $GITHUB_WORKSPACE]",
 )
 @click.option(
+    "--source-url",
+    metavar="URL",
+    help="With markdown: base of links to failed lines, URL/Tests/CartTests.swift#L7; empty for no links."
+    "  [default: the commit on GitHub, in GitHub Actions]",
+)
+@click.option(
+    "--pictures-url",
+    default="",
+    metavar="URL",
+    help="With markdown: where the files of `runyard xcresult attachments` (all of them, without --true-extensions) are"
+    " published, to show the screenshots of failures. GitHub fetches them from there: it shows no files of artifacts"
+    " and no data: URLs. Without it, the names of the files are listed.",
+)
+@click.option(
+    "--max-bytes",
+    type=click.IntRange(10_000, MARKDOWN_BYTES),
+    default=MARKDOWN_BYTES,
+    show_default=True,
+    help="With markdown: largest size; 65000 for a comment of a pull request. What does not fit is counted.",
+)
+@click.option(
     "--annotations",
     type=click.IntRange(1, 1000),
     default=ANNOTATIONS,
@@ -97,6 +119,9 @@ def show(
     details: bool,
     root: str,
     checkout: Path | None,
+    source_url: str | None,
+    pictures_url: str,
+    max_bytes: int,
     annotations: int,
     fail_on_failures: bool,
     output: Path | None,
@@ -116,9 +141,20 @@ def show(
     from runyard.cli import xcresultshow
     from runyard.cli.xcresultsources import sources
 
+    if form != "markdown" and (source_url or pictures_url or max_bytes != MARKDOWN_BYTES):
+        raise click.UsageError(
+            f"--source-url, --pictures-url and --max-bytes are for --format markdown, not for {form}"
+        )
+    if pictures_url and len(paths) > 1:
+        raise click.UsageError(
+            "--pictures-url is for one bundle, because the files of two have the same names; run it for each bundle"
+        )
+    found = sources(form, root=root, checkout=checkout, url=source_url, environment=os.environ)
     style = xcresultshow.Style(
         form=form,
-        sources=sources(form, root=root, checkout=checkout, environment=os.environ),
+        sources=found,
+        pictures_url=pictures_url,
+        limit=max_bytes,
         only_failures=only_failures,
         details=details,
         most=annotations,

@@ -6,6 +6,7 @@ import click
 
 FORMATS = ("tree", "json", "junit", "markdown", "github", "apple")
 COVERAGE_FORMATS = ("json", "cobertura", "lcov", "text")
+MARKDOWN_BYTES = 1_000_000  # GitHub accepts 1 MiB for the summary of one step
 ANNOTATIONS = 10  # of each level; GitHub shows no more for a step
 
 PATH = click.argument("path", metavar="PATH")

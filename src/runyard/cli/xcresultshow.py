@@ -26,6 +26,8 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
 
     form: str = "tree"
     sources: Sources = Sources()
+    pictures_url: str = ""
+    limit: int = LIMIT
     only_failures: bool = False
     details: bool = False
     most: int = MOST
@@ -71,9 +73,16 @@ def _lines(found: Found, style: Style) -> Iterator[Line]:
 
 
 def _markdown(found: Sequence[Found], style: Style, _: bool) -> bytes:
-    limit = LIMIT // len(found) - 1
+    limit = style.limit // len(found) - 1
     texts = (
-        markdown(one.result, title=one.name, sources=style.sources, limit=limit) for one in found
+        markdown(
+            one.result,
+            title=one.name,
+            sources=style.sources,
+            pictures_url=style.pictures_url,
+            limit=limit,
+        )
+        for one in found
     )
     return text_bytes("\n".join(texts))
 

@@ -21,7 +21,7 @@ _FILES = 500_000
 
 
 def sources(
-    form: str, *, root: str, checkout: Path | None, environment: Mapping[str, str]
+    form: str, *, root: str, checkout: Path | None, url: str | None, environment: Mapping[str, str]
 ) -> Sources:
     """The sources by the options, and by the variables of GitHub Actions for options that are missing."""
     if form not in FORMS:
@@ -40,6 +40,7 @@ def sources(
     return Sources(
         root=root,
         files=files_of(checkout) if checkout is not None else frozenset(),
+        url=_commit_url(environment) if url is None else url,
     )
 
 
@@ -70,3 +71,9 @@ def _files(directory: Path) -> Iterator[str]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
             yield (Path(parent) / name).relative_to(directory).as_posix()
+
+
+def _commit_url(environment: Mapping[str, str]) -> str:
+    names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_SHA")
+    server, repository, commit = (environment.get(name, "") for name in names)
+    return f"{server}/{repository}/blob/{commit}" if server and repository and commit else ""

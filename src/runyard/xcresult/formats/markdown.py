@@ -1,7 +1,8 @@
 """Formats a result as Markdown, for a job summary or a comment: counts, failures, flaky tests, the slowest tests.
 
 Text of a bundle is only inside code spans and fences that are longer than any run of backticks in it. So it cannot
-become HTML, a link, a mention or a table cell.
+become HTML, a link, a mention or a table cell. Links lead to lines of the repository's files, below a base URL, with
+the place as code; pictures are below another.
 
 Invariants:
 - At most `limit` bytes; what does not fit is counted. The counts come first and are never dropped.
@@ -14,9 +15,11 @@ from collections.abc import Iterator, Sequence
 from runyard.text import cleaned
 from runyard.xcresult.formats import words
 from runyard.xcresult.formats.groups import named
+from runyard.xcresult.formats.pictures import picture_lines
 from runyard.xcresult.formats.sources import Sources
 from runyard.xcresult.formats.summary import Summary, counts, slowest, summary
-from runyard.xcresult.reader.model import Case, Result, Run, RunnerError
+from runyard.xcresult.reader.attachment_names import attachment_names
+from runyard.xcresult.reader.model import BuildIssue, Case, Place, Result, Run, RunnerError
 from runyard.xcresult.reader.verdict import Verdict, build_errors
 
 LIMIT = 1_000_000
@@ -38,14 +41,16 @@ def markdown(
     *,
     title: str,
     sources: Sources = Sources(),  # noqa: B008  (frozen)
+    pictures_url: str = "",
     limit: int = LIMIT,
 ) -> str:
-    """Format a result as Markdown of at most `limit` bytes."""
+    """Format a result as Markdown of at most `limit` bytes; the exported pictures are at `pictures_url`."""
     numbers = summary(result)
+    page = _Page(result, sources, pictures_url)
     head = _head(result, numbers, title)
     left = limit - len(head.encode()) - 200  # space for the last lines of each list
     parts = [head]
-    for blocks, name in _sections(result, numbers, sources):
+    for blocks, name in _sections(page, numbers):
         shown, left = _fitting(blocks, left)
         if not shown and not blocks:
             continue
@@ -124,22 +129,16 @@ def _head(result: Result, numbers: Summary, title: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _sections(
-    result: Result, numbers: Summary, sources: Sources
-) -> Iterator[tuple[list[str], str]]:
+def _sections(page: "_Page", numbers: Summary) -> Iterator[tuple[list[str], str]]:
     fatal = [_error(each) for each in numbers.errors if each.fatal]
     yield _titled("Errors", fatal), "errors"
-    yield (
-        _titled("Failures", [_failing(result, case, sources) for case in numbers.failing]),
-        "failures",
-    )
-    yield _titled("Flaky", [_flaky(result, case, sources) for case in numbers.flaky]), "flaky tests"
-    errors = build_errors(result)[:_ISSUES]
-    blocks = [_issue(words.long_place(each.place, sources), each.message) for each in errors]
-    yield _titled("Build errors", blocks), "build errors"
+    yield _titled("Failures", [page.failing(case) for case in numbers.failing]), "failures"
+    yield _titled("Flaky", [page.flaky(case) for case in numbers.flaky]), "flaky tests"
+    errors = build_errors(page.result)[:_ISSUES]
+    yield _titled("Build errors", [page.issue(each) for each in errors]), "build errors"
     outside = [_error(each) for each in numbers.errors if not each.fatal]
     yield _titled("Issues outside of tests, which do not fail the run", outside), "issues"
-    yield _slow(slowest(result, _SLOWEST)), "slow tests"
+    yield _slow(slowest(page.result, _SLOWEST)), "slow tests"
 
 
 def _titled(title: str, blocks: list[str]) -> list[str]:
@@ -150,39 +149,54 @@ def _error(error: RunnerError) -> str:
     return f"- {code(error.target or 'runner')}\n\n{_indented(fence(error.message))}\n"
 
 
-def _issue(place: str, message: str) -> str:
-    return f"- {code(place) if place else 'build'}\n\n{_indented(fence(message))}\n"
+class _Page:
+    """What failed, with links to the sources and with pictures."""
 
+    def __init__(self, result: Result, sources: Sources, pictures_url: str) -> None:
+        self.result = result
+        self._sources = sources
+        self._pictures_url = pictures_url
+        self._names = attachment_names(result.cases)
 
-def _failing(result: Result, case: Case, sources: Sources) -> str:
-    lines = [f"- {code(words.path_of(case))}"]
-    for group, name in named(case, result.actions):
-        if group.status != "Failure":
-            continue
-        lines += [f"  with {code(name)}"] if name else []
-        lines += _reasons(group.deciding, sources)
-    return "\n".join(lines) + "\n"
+    def issue(self, issue: BuildIssue) -> str:
+        place = self._place(issue.place) or "build"
+        return f"- {place}\n\n{_indented(fence(issue.message))}\n"
 
+    def failing(self, case: Case) -> str:
+        lines = [f"- {code(words.path_of(case))}"]
+        for group, name in named(case, self.result.actions):
+            if group.status != "Failure":
+                continue
+            lines += [f"  with {code(name)}"] if name else []
+            lines += self._reasons(case, group.deciding)
+        return "\n".join(lines) + "\n"
 
-def _flaky(result: Result, case: Case, sources: Sources) -> str:
-    lines = [f"- {code(words.path_of(case))}"]
-    for group, name in named(case, result.actions):
-        failed = [run for run in group.runs if run.status == "Failure"]
-        if not failed:
-            continue
-        outcome = f"failed {len(failed)} of {words.count(len(group.runs), 'time')}"
-        lines.append(f"  {outcome}{f', with {code(name)}' if name else ''}")
-        lines += _reasons(failed[-1], sources)
-    return "\n".join(lines) + "\n"
+    def flaky(self, case: Case) -> str:
+        lines = [f"- {code(words.path_of(case))}"]
+        for group, name in named(case, self.result.actions):
+            failed = [run for run in group.runs if run.status == "Failure"]
+            if not failed:
+                continue
+            outcome = f"failed {len(failed)} of {words.count(len(group.runs), 'time')}"
+            lines.append(f"  {outcome}{f', with {code(name)}' if name else ''}")
+            lines += self._reasons(case, failed[-1])
+        return "\n".join(lines) + "\n"
 
+    def _reasons(self, case: Case, run: Run) -> list[str]:
+        lines = []
+        for failure in words.shown_failures(run):
+            place = self._place(failure.place)
+            lines += ["", f"  at {place}"] if place else []
+            lines += ["", _indented(fence(failure.message))]
+        for line in picture_lines(case, run, self._names, self._pictures_url):
+            lines += ["", f"  {line}", ""]
+        return lines
 
-def _reasons(run: Run, sources: Sources) -> list[str]:
-    lines = []
-    for failure in words.shown_failures(run):
-        place = words.long_place(failure.place, sources)
-        lines += ["", f"  at {code(place)}"] if place else []
-        lines += ["", _indented(fence(failure.message))]
-    return lines
+    def _place(self, place: Place | None) -> str:
+        """The place as code, with a link if it is a line of the repository; empty if unknown."""
+        text = words.long_place(place, self._sources)
+        link = self._sources.link(place)
+        return f"[{code(text)}]({link})" if text and link else code(text) if text else ""
 
 
 def _indented(block: str) -> str:

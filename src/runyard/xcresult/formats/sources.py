@@ -3,15 +3,20 @@
 A file is searched by its path below `root`, and then by the longest end of its path that is a file of the repository:
 `/Users/ci/checkout/Tests/CartTests.swift` is `Tests/CartTests.swift`, wherever the checkout was.
 
-Invariant: a mapped path is relative and has no `..`, so it stays inside of the repository.
+Invariant: a mapped path is relative and has no `..`, so a link made of it stays below its base.
 """
 
 import posixpath
+from urllib.parse import quote
 
 import msgspec
 
+from runyard.xcresult.reader.model import Place
+
 _DEEP = 100
 """Components of a path that are compared; more than any repository has."""
+_URL = ":/?#[]@!$&*+,;=%~"
+"""Characters that stay in a base URL. Parentheses, quotes and brackets would end a link."""
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +26,8 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """Their directory on the machine that ran the tests; empty if unknown."""
     files: frozenset[str] = frozenset()
     """The files of the repository, relative to its directory; empty if unknown."""
+    url: str = ""
+    """Base of links to them; empty: no links."""
 
     def mapped(self, path: str) -> str | None:
         """The path in the repository; None if it is not there."""
@@ -38,6 +45,19 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     def shown(self, path: str) -> str:
         """The path in the repository, or else the path itself."""
         return self.mapped(path) or path
+
+    def link(self, place: Place | None) -> str:
+        """The URL of the line, as GitHub, GitLab and Gitea have them; empty if there is none."""
+        path = self.mapped(place.path) if place is not None and self.url else None
+        if path is None or place is None:
+            return ""
+        line = f"#L{place.line}" if place.line else ""
+        return f"{base_url(self.url)}/{quote(path, errors='replace')}{line}"
+
+
+def base_url(url: str) -> str:
+    """A URL to append a path to, safe inside a link of Markdown and inside an attribute of HTML."""
+    return quote(url.rstrip("/"), safe=_URL, errors="replace")
 
 
 def _below(path: str, root: str) -> str | None:
