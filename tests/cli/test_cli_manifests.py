@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from runyard.cli.main import cli, run
-from runyard.cli.manifests import _COMPONENTS
+from runyard.cli.manifests import _COMPONENTS, _OPTIONAL
 from runyard.wire import install
 
 
@@ -30,11 +30,24 @@ def test_it_prints_exactly_the_objects_of_the_installation(
 
 
 def test_a_component_is_chosen(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _COMPONENTS == install.COMPONENTS
+    assert (_COMPONENTS, _OPTIONAL) == (install.COMPONENTS, install.OPTIONAL)
     text = printed(capsys, "--component", "operator", "--component", "crd")
     assert names(text, "ServiceAccount") == ["tuist-runners-controller"]
     assert names(text, "CustomResourceDefinition") == ["runnerpools.tuist.dev"]
     assert names(text, "ValidatingAdmissionPolicy") == []
+
+
+def test_optional_roles_are_printed_only_if_they_are_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert "interchange" not in printed(capsys, "--host", "mini-1")
+    text = printed(capsys, "--component", "interchange", "--host", "mini-1")
+    controller, agent = "runyard-interchange-controller", "runyard-interchange-agent"
+    assert names(text, "ClusterRole") == [controller, agent]
+    assert names(text, "Role") == [controller, controller]
+    accounts = ["tuist-runners-controller", "tart-kubelet-mini-1"]
+    assert names(text, "ServiceAccount") == accounts
+    assert names(text, "ClusterRoleBinding") == [f"{name}-interchange" for name in accounts]
 
 
 def test_each_host_gets_its_account(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ import yaml
 from runyard.wire import install, manifests, names, rights
 
 OURS = {names.CONTROLLER_NAMESPACE, names.RUNNERS_NAMESPACE}
+EVERYTHING = (*install.COMPONENTS, *install.OPTIONAL)
 GIVEN = {names.NODE_LEASE_NAMESPACE}  # every cluster has it
 
 
@@ -26,12 +27,22 @@ def test_nothing_of_deploy_is_left_out() -> None:
         if path.suffix == ".yaml"
         for obj in yaml.safe_load_all(path.read_text("utf-8"))
     ]
-    printed = [key(obj) for obj in install.objects()]
+    printed = [key(obj) for obj in install.objects(EVERYTHING)]
     assert len(shipped) > 10
     assert sorted(set(shipped) - set(printed)) == []
 
 
-@pytest.mark.parametrize("component", install.COMPONENTS)
+def test_optional_roles_are_not_installed_unasked() -> None:
+    usual = {key(obj) for obj in install.objects(hosts=["mini-1"])}
+    optional = [
+        key(obj)
+        for part in (rights.INTERCHANGE_CONTROLLER, rights.INTERCHANGE_AGENT)
+        for obj in (*rights.roles(part), *rights.bindings(part, "account"))
+    ]
+    assert len(optional) == 8 and not usual & {*optional}
+
+
+@pytest.mark.parametrize("component", EVERYTHING)
 def test_a_component_applied_alone_refers_to_nothing_that_is_missing(component: str) -> None:
     objects = install.objects([component], hosts=["mini-1"])
     there = {key(obj) for obj in objects}

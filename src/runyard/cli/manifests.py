@@ -8,6 +8,7 @@ import click
 from runyard.wire import names
 
 _COMPONENTS = ("crd", "server", "operator", "agent")
+_OPTIONAL = ("interchange",)
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 
@@ -16,9 +17,9 @@ _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 @click.option(
     "--component",
     "components",
-    type=click.Choice(_COMPONENTS),
+    type=click.Choice((*_COMPONENTS, *_OPTIONAL)),
     multiple=True,
-    help="Print only what this component needs; may be repeated.  [default: all of them]",
+    help="Print only what this component needs; may be repeated.  [default: all but interchange]",
 )
 @click.option(
     "--host",
@@ -51,6 +52,10 @@ def manifests(
     agent      namespaces, RuntimeClasses, roles of `runyard agent`, and the admission policy that limits each
                host to its own Node and Pods; with --host NAME also that host's ServiceAccount and bindings
 
+    \b
+    interchange, only if it is named: further roles of the operator's account, and of the hosts', with which Tuist's
+               own runners-controller and tart-kubelet can run beside runyard's components or in place of them
+
     The output contains no secret and is the same for the same flags, so it can be kept in git. Applying it twice
     changes nothing. The admission policy needs Kubernetes 1.30 or later.
 
@@ -60,9 +65,9 @@ def manifests(
     runyard manifests | kubectl diff -f -                      what an upgrade would change
     kubectl -n tuist create token tart-kubelet-mini-1          a credential for the agent on mini-1
     """
-    if hosts and components and "agent" not in components:
+    if hosts and components and not {"agent", "interchange"} & {*components}:
         raise click.UsageError(
-            "--host needs --component agent: only agents have an account per host"
+            "--host needs --component agent or interchange: only agents have an account per host"
         )
     _checked("--namespace", namespace, _NAMESPACE)
     _checked("--controller-namespace", controller_namespace, _NAMESPACE)

@@ -15,7 +15,9 @@ from runyard.wire import manifests, names, rights
 from runyard.wire.manifests import Object, Objects
 
 CRD, SERVER, OPERATOR, AGENT = "crd", "server", "operator", "agent"
+INTERCHANGE = "interchange"
 COMPONENTS = (CRD, SERVER, OPERATOR, AGENT)
+OPTIONAL = (INTERCHANGE,)
 
 _ORDER = (
     "Namespace",
@@ -44,7 +46,7 @@ def objects(
     `namespace` holds pools and runner Pods, `controller_namespace` the accounts of the components.
     """
     found: list[Object] = []
-    for component in COMPONENTS:
+    for component in (*COMPONENTS, *OPTIONAL):
         if component in components:
             found += [obj for obj in _needed(component, hosts) if obj not in found]
     found.sort(key=lambda obj: _ORDER.index(obj["kind"]))
@@ -66,6 +68,14 @@ def _needed(component: str, hosts: Sequence[str]) -> Iterator[Object]:
         yield from manifests.admission()
         for host in hosts:
             yield from _account(rights.HOST, rights.host_account(host))
+    elif component == INTERCHANGE:
+        yield from (
+            *rights.roles(rights.INTERCHANGE_CONTROLLER),
+            *rights.roles(rights.INTERCHANGE_AGENT),
+        )
+        yield from _account(rights.INTERCHANGE_CONTROLLER, names.CONTROLLER_ACCOUNT)
+        for host in hosts:
+            yield from _account(rights.INTERCHANGE_AGENT, rights.host_account(host))
     else:
         server = component == SERVER
         yield from rights.roles(component)

@@ -4,6 +4,9 @@ Each component has a file of roles in `deploy/roles` with exactly what it needs:
 nothing, one too many and a stolen credential does more. A test runs the components, records what they request, and
 compares.
 
+`deploy/roles/interchange` holds further roles for the same accounts, with which Tuist's own controller and agent can run
+beside runyard's components or in place of them. They are optional.
+
 All hosts share one role; the admission policy in `deploy/admission` limits a host to its own Node and its own Pods. The
 embedded API has the same policy built in.
 """
@@ -15,6 +18,7 @@ from runyard.wire.manifests import Object
 
 SERVER, OPERATOR, HOST = "server", "operator", "host"
 COMPONENTS = (SERVER, OPERATOR, HOST)
+INTERCHANGE_CONTROLLER, INTERCHANGE_AGENT = "interchange/controller", "interchange/agent"
 SERVER_ACCOUNT = "tuist-runners-server"
 _GROUP = "rbac.authorization.k8s.io"
 
@@ -36,12 +40,14 @@ def user_roles() -> tuple[Object, ...]:
 
 def bindings(component: str, account: str) -> tuple[Object, ...]:
     """The bindings that give the roles of a component to a ServiceAccount."""
-    return tuple(_binding(role, account) for role in roles(component))
+    optional = component in (INTERCHANGE_CONTROLLER, INTERCHANGE_AGENT)
+    name = f"{account}-interchange" if optional else account
+    return tuple(_binding(role, account, name) for role in roles(component))
 
 
-def _binding(role: Object, account: str) -> Object:
+def _binding(role: Object, account: str, name: str) -> Object:
     namespace = role["metadata"].get("namespace", "")
-    meta = {"name": account, "namespace": namespace} if namespace else {"name": account}
+    meta = {"name": name, "namespace": namespace} if namespace else {"name": name}
     subject = {
         "kind": "ServiceAccount",
         "name": account,
