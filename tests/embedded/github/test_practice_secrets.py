@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from tests.embedded.github.practicelive import Live, run_scenario
@@ -158,3 +160,27 @@ def words(pid: int) -> bytes:
     with contextlib.suppress(PermissionError):  # a process that closed itself to its own user
         shown += b"\n" + (folder / "environ").read_bytes()
     return shown
+
+
+@pytest.mark.parametrize("owner", ["", "/organizations/acme"], ids=["user", "organisation"])
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ((), 401),
+        ((("authorization", "Bearer wrong"),), 401),
+        ((("authorization", "Bearer practice-secret"),), 302),
+    ],
+    ids=["a job", "a wrong token", "its owner"],
+)
+def test_a_job_cannot_register_an_app_and_get_the_key_of_the_one_that_runs_the_fleet(
+    practice: Any, owner: str, headers: tuple[tuple[str, str], ...], status: int
+) -> None:
+    url = "http://a.example"
+    manifest = {"name": "x", "url": url, "redirect_url": url, "hook_attributes": {"url": url}}
+    request = Request(
+        method="POST",
+        path=f"{owner}/settings/apps/new",
+        headers=(("user-agent", "job"), *headers),
+        body=urlencode({"manifest": json.dumps(manifest)}).encode(),
+    )
+    assert practice.send(request).status == status

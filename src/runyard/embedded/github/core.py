@@ -223,6 +223,7 @@ class GithubCore:
         if not request.header("user-agent"):
             raise Denied(403, "Request forbidden by administrative rules: no User-Agent header")
         if request.path.endswith(PAGE):
+            self._practice_routes.check_registration(request)
             return register(request, self.submit_manifest)
         if path[0] == "app-manifests":
             return self._manifests.serve(request, path)

@@ -15,6 +15,7 @@ import msgspec
 from runyard.embedded.github import views
 from runyard.embedded.github.bodies import number
 from runyard.embedded.github.deliveries import DeliveryLog
+from runyard.embedded.github.identity import Denied
 from runyard.embedded.github.logs import Logs
 from runyard.embedded.github.model import AccountKind, Job, PracticeError
 from runyard.embedded.github.state import PracticeState
@@ -124,13 +125,25 @@ class PracticeRoutes:
         if not self._token:
             fix = "start the practice GitHub with a practice token"
             return problem(403, ProblemCode.PRACTICE_DISABLED, fix=fix)
-        kind, _, token = request.header("authorization").partition(" ")
-        given = token.encode("utf-8", "surrogatepass")
-        if kind.lower() != "bearer" or not hmac.compare_digest(given, self._token):
+        if not self._has_token(request):
             return problem(
                 401, ProblemCode.PRACTICE_CREDENTIALS, fix="send the practice token as bearer token"
             )
         return None
+
+    def check_registration(self, request: Request) -> None:
+        """Refuses to register an App without the token, if there is one; raises `Denied`.
+
+        At GitHub only a user who is logged in can do this. The new key belongs to the one App of this GitHub, so
+        whoever registers it controls the runners and the jobs.
+        """
+        if self._token and not self._has_token(request):
+            raise Denied(401, "Send the practice token as bearer token to register an App")
+
+    def _has_token(self, request: Request) -> bool:
+        kind, _, token = request.header("authorization").partition(" ")
+        given = token.encode("utf-8", "surrogatepass")
+        return kind.lower() == "bearer" and hmac.compare_digest(given, self._token)
 
     # Accounts and repositories
 
