@@ -35,6 +35,8 @@ from runyard.wire import names, rights
 from runyard.wire.paths import DISPATCH, GITHUB_WEBHOOK
 
 APP_ID, SECRET, ADMIN = 7, "hush-hush-hush-hush", "admin-token-of-the-test"
+DASHBOARD_TOKEN = "token-of-the-dashboard"
+BEARER = f"Bearer {DASHBOARD_TOKEN}"
 SPACE = names.RUNNERS_NAMESPACE
 LABELS = ("self-hosted", "macOS", "shape-mac")
 SOON = 150.0  # generous: the machine may be busy
@@ -162,6 +164,7 @@ class Yard:
         self.write("app.pem", self.keys.private_pem)
         self.write("hook.secret", SECRET + "\n")
         self.write("seal.key", base64.b64encode(bytes(range(32))).decode() + "\n")
+        self.write("dashboard.token", DASHBOARD_TOKEN + "\n")
         self.github.install("acme")
         self.github.add_repo("acme/app")
 
@@ -180,6 +183,7 @@ class Yard:
             "github_key_file": self.folder / "app.pem",
             "webhook_secret_file": self.folder / "hook.secret",
             "seal_key_file": self.folder / "seal.key",
+            "dashboard_token_file": self.folder / "dashboard.token",
             "listen": "127.0.0.1:0",
             **changes,
         }
@@ -209,7 +213,10 @@ class Yard:
 
     async def command(self, url: str, *argv: str) -> tuple[int, str, str]:
         """A command that speaks to a server: its exit code, its output, its complaints."""
-        return await asyncio.to_thread(run_here, *argv, "--server", url)
+        token = (
+            () if "--token-file" in argv else ("--token-file", str(self.folder / "dashboard.token"))
+        )
+        return await asyncio.to_thread(run_here, *argv, "--server", url, *token)
 
     async def pool(self) -> None:
         spec = {

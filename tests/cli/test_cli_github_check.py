@@ -29,7 +29,7 @@ def test_check_says_what_is_wrong_and_what_to_do(tmp_path: Path, app_keys: KeyPa
     async def scenario(core: GithubCore, url: str) -> None:
         key = tmp_path / "app.pem"
         key.write_text(app_keys.private_pem)
-        argv = ("github", "check", "--json", "--github-url", url,
+        argv = ("github", "check", "--json", "--github-url", url, "--github-intake", "webhook",
                 "--github-app-id", str(APP_ID), "--github-key-file", str(key))  # fmt: skip
 
         async def check(*more: str) -> tuple[int, dict[str, dict[str, str]]]:

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.cli.server_harness import LABELS, Yard, play, run_here
+from tests.cli.server_harness import LABELS, Yard, ask, play, run_here
 
 from runyard.cli.main import cli
 from runyard.cli.main import run as run_cli
@@ -81,17 +81,31 @@ def test_a_server_that_is_not_loopback_wants_the_token(
         code, _, said = await yard.command(url, "tenant", "list", "--token-file", str(token))
         assert code == 0, said
         assert "correct-horse" not in replica.said()
-        await replica.end()
-        replica = await yard.start("two", dashboard_token_file=token)  # on loopback
+
+    play(scenario, tmp_path, database_url, app_keys)
+
+
+@pytest.mark.slow
+def test_a_server_on_loopback_writes_a_token_that_the_owners_commands_find(
+    tmp_path: Path, database_url: str, app_keys: KeyPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUNYARD_DATA", str(tmp_path / "data"))
+    token = tmp_path / "data" / "dashboard.token"
+
+    async def scenario(yard: Yard) -> None:
+        replica = await yard.start("one", dashboard_token_file=None)
         url = await replica.serving()
-        code, _, said = await yard.command(url, "tenant", "list")
+        assert token.stat().st_mode & 0o777 == 0o600
+        assert token.parent.stat().st_mode & 0o777 == 0o700
+        for method, path in (("GET", "/api/v1/tenants"), ("PATCH", "/api/v1/tenants/acme")):
+            assert (await ask(url, method, path)).status == 401
+        line = ("tenant", "list", "--server", url)
+        code, _, said = await asyncio.to_thread(run_here, *line)
         assert code == 0, said
-        code, _, said = await yard.command(url, "tenant", "pause", "acme")
+        code, _, said = await asyncio.to_thread(run_here, *line, "--data", str(tmp_path))
         assert code == 1 and "--token-file" in said
-        code, _, said = await yard.command(
-            url, "tenant", "pause", "acme", "--token-file", str(token)
-        )
-        assert code == 1 and "no such tenant" in said
+        assert str(token) in replica.said()
+        assert token.read_text().strip() not in replica.said()
 
     play(scenario, tmp_path, database_url, app_keys)
 

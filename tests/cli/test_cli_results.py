@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 import pytest
-from tests.cli.server_harness import SOON, Yard, play
+from tests.cli.server_harness import BEARER, SOON, Yard, play
 from tests.xcresult.processor.processor_harness import zipped
 from tests.xcresult.writer.plan import Plan
 
@@ -27,7 +27,7 @@ async def send(url: str, method: str, body: bytes | None = None) -> Response:
         method=method,
         path=parts.path,
         query=tuple(parse_qsl(parts.query)),
-        headers=(("content-type", "application/json"),) if method == "POST" else (),
+        headers=(("content-type", "application/json"), ("authorization", BEARER)),
         body=body or b"",
     )
     try:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.server_harness import LABELS, SOON, Yard, ask, play, poll
+from tests.cli.server_harness import BEARER, LABELS, SOON, Yard, ask, play, poll
 
 from runyard.cli.github_auth import github_identity
 from runyard.cli.main import cli
@@ -56,7 +56,9 @@ def test_a_job_that_one_replica_hears_of_runs_on_a_runner_that_waits_at_another(
         await until(gone)
 
         async def works() -> bool:
-            return bool((await ask(holding.url, "GET", "/readyz")).json()["works"])
+            return bool(
+                (await ask(holding.url, "GET", "/readyz", authorization=BEARER)).json()["works"]
+            )
 
         await until(works)
         assert await hearing.end() == 0 and await holding.end() == 0
@@ -112,7 +114,7 @@ def test_a_replica_that_is_told_to_end_sends_its_runners_elsewhere_and_is_gone_i
         waiting = asyncio.create_task(poll(replica.url, guest))
 
         async def waits() -> bool:
-            page = await ask(replica.url, "GET", "/api/v1/overview")
+            page = await ask(replica.url, "GET", "/api/v1/overview", authorization=BEARER)
             return guest.name.encode() in page.body
 
         await until(waits)
@@ -138,7 +140,7 @@ def test_a_replica_without_its_schema_lives_says_what_is_missing_and_goes_on_whe
         assert (await ask(url, "GET", "/healthz")).status == 200
 
         async def names_it() -> bool:
-            ready = await ask(url, "GET", "/readyz")
+            ready = await ask(url, "GET", "/readyz", authorization=BEARER)
             assert ready.status == 503
             return b"0001_pre_time.sql" in ready.body and b"runyard migrate pre" in ready.body
 
@@ -150,7 +152,7 @@ def test_a_replica_without_its_schema_lives_says_what_is_missing_and_goes_on_whe
         assert await replica.serving() == url
 
         async def works() -> bool:
-            ready = await ask(url, "GET", "/readyz")
+            ready = await ask(url, "GET", "/readyz", authorization=BEARER)
             return ready.status == 200 and bool(ready.json()["works"])
 
         await until(works)
@@ -178,7 +180,7 @@ def test_a_replica_whose_database_is_away_waits_for_it_and_ends_when_told_to(
         url = f"http://127.0.0.1:{await _port(replica.said)}"
 
         async def tells() -> bool:
-            ready = await ask(url, "GET", "/readyz")
+            ready = await ask(url, "GET", "/readyz", authorization=BEARER)
             assert ready.status == 503
             return b"Postgres does not respond" in ready.body
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.health import Health
 from runyard.web.dashboard import Dashboard, DashboardDeps
 from runyard.web.settings import Settings
+from runyard.wire.login import LOGIN, LOGIN_LINKS
 from runyard.wire.paths import (
     DESIRED_REPLICAS,
     DISPATCH,
@@ -28,7 +30,7 @@ from runyard.wire.paths import (
 from runyard.wire.problem_codes import ProblemCode
 
 TOKEN = "correct-horse-battery-staple"
-LOCAL = Settings()
+LOCAL = Settings(token=TOKEN)
 PUBLIC = Settings(listen="192.0.2.7", token=TOKEN, secure=True)
 JSON = (("content-type", "application/json"),)
 
@@ -44,6 +46,7 @@ def served(harness: Harness, settings: Settings, health: Health) -> Handler:
             health=health,
             freshness=freshness,
             clock=harness.clock,
+            rng=random.Random(5),
             meter=harness.meter,
             log=harness.log,
             settings=settings,
@@ -92,6 +95,7 @@ def signed(body: bytes) -> str:
 
 
 LOOKS = ("/", "/api/v1/overview", "/api/v1/events", "/metrics", "/openapi.json")
+CLOSED = tuple(path for path in LOOKS if path != "/metrics")
 OPEN = ("/healthz", "/readyz", "/static/app.css")
 CALLS = (DISPATCH, POD_STOPPED, GITHUB_WEBHOOK)
 RECORDS = (
@@ -103,9 +107,12 @@ HERE, EVIL = "127.0.0.1:8000", "evil.example"
 BEARER, WRONG = f"Bearer {TOKEN}", "Bearer wrong-wrong-wrong-wrong"
 
 ACCESS: list[tuple[str, Settings, str, tuple[str, ...], dict[str, str], int]] = [
-    ("here", LOCAL, "GET", LOOKS, {"host": HERE}, 200),
-    ("here, by another name", LOCAL, "GET", LOOKS, {"host": EVIL}, 421),
-    ("here, without a name", LOCAL, "GET", LOOKS, {}, 421),
+    ("here, without a token", LOCAL, "GET", CLOSED, {"host": HERE}, 401),
+    ("here, a wrong token", LOCAL, "GET", CLOSED, {"host": HERE, "authorization": WRONG}, 401),
+    ("here, with the token", LOCAL, "GET", LOOKS, {"host": HERE, "authorization": BEARER}, 200),
+    ("here, the metrics", LOCAL, "GET", ("/metrics",), {"host": HERE}, 200),
+    ("here, by another name", LOCAL, "GET", LOOKS, {"host": EVIL, "authorization": BEARER}, 421),
+    ("here, without a name", LOCAL, "GET", LOOKS, {"authorization": BEARER}, 421),
     ("outside, without a token", PUBLIC, "GET", LOOKS, {"host": "fleet.example"}, 401),
     ("outside, a wrong token", PUBLIC, "GET", LOOKS, {"authorization": WRONG}, 401),
     ("outside, pretending to be here", PUBLIC, "GET", LOOKS, {"host": HERE}, 401),
@@ -197,14 +204,16 @@ def test_runners_and_github_may_use_any_host_header(
 @pytest.mark.slow
 def test_the_openapi_document_lists_every_route(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(client: ServerClient) -> None:
-        document = (await client.request("GET", "/openapi.json", host=HERE)).json()
+        document = (
+            await client.request("GET", "/openapi.json", host=HERE, authorization=BEARER)
+        ).json()
         operations = {
             (method.upper(), path): operation
             for path, methods in document["paths"].items()
             for method, operation in methods.items()
         }
         looks = {("GET", path) for path in (*LOOKS, *OPEN[:2], "/static/{name}", *RECORDS)}
-        forms = {("POST", "/login"), ("POST", "/logout")}
+        forms = {("GET", LOGIN), ("POST", LOGIN), ("POST", LOGIN_LINKS), ("POST", "/logout")}
         calls = {("GET", DESIRED_REPLICAS), *(("POST", path) for path in (*CALLS, POD_METRICS))}
         assert set(operations) == looks | forms | calls
         schemas, schemes = (document["components"][k] for k in ("schemas", "securitySchemes"))

@@ -25,7 +25,7 @@ from runyard.web.settings import Settings
 from runyard.wire.testruns import RUNS, TOKENS
 
 TOKEN = "correct-horse-battery-staple"
-LOCAL = Settings()
+LOCAL = Settings(token=TOKEN)
 PUBLIC = Settings(listen="192.0.2.7", token=TOKEN, secure=True)
 HERE, EVIL = "127.0.0.1:8000", "evil.example"
 
@@ -39,6 +39,7 @@ def served(harness: Harness, settings: Settings, folder: Path) -> Handler:
             health=health,
             freshness=freshness,
             clock=harness.clock,
+            rng=random.Random(5),
             meter=harness.meter,
             log=harness.log,
             settings=settings,
@@ -132,9 +133,12 @@ def test_loopback_requests_need_a_loopback_host_header(
     database_url: str, app_keys: KeyPair, tmp_path: Path
 ) -> None:
     async def scenario(client: ServerClient) -> None:
-        assert (await client.request(RUNS, host=HERE)).status == 200
-        assert (await client.request(RUNS, host=EVIL)).status == 421
-        assert (await client.request(TOKENS, {"account": "acme"}, host=EVIL)).status == 421
+        own = {"authorization": f"Bearer {TOKEN}"}
+        assert (await client.request(RUNS, host=HERE)).status == 401
+        assert (await client.request(RUNS, host=HERE, **own)).status == 200
+        assert (await client.request(RUNS, host=EVIL, **own)).status == 421
+        got = await client.request(TOKENS, {"account": "acme"}, host=EVIL, **own)
+        assert got.status == 421
 
     play(scenario, database_url, app_keys, LOCAL, tmp_path)
 

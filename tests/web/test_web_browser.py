@@ -9,11 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
-from tests.web.web_harness import EVIL, QUICK, Site, site
+from tests.web.web_harness import EVIL, QUICK, TOKEN, Site, site
 
 DESKTOP: ViewportSize = {"width": 1360, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}
-TOKEN = "correct-horse-battery-staple"
 Scenario = Callable[[Site, Browser], Awaitable[None]]
 
 pytestmark = pytest.mark.slow
@@ -59,7 +58,7 @@ async def opened(
     page.on("console", lambda told: complaints.append(told.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("requestfailed", lambda request: complaints.append(f"failed: {request.url}"))
-    await page.goto(web.url)
+    await page.goto(await web.login_link() if web.token else web.url)
     try:
         yield page, complaints
     finally:
@@ -214,7 +213,24 @@ def test_the_token_opens_the_page_and_logging_out_closes_it(
             await page.get_by_role("button", name="Log out").click()
             await expect(page.get_by_label("Token")).to_be_visible()
 
-    browse(scenario, database_url, chromium, listen="0.0.0.0", token=TOKEN)
+    browse(scenario, database_url, chromium, listen="0.0.0.0")
+
+
+def test_a_login_link_on_another_sites_page_opens_the_dashboard_once(
+    database_url: str, chromium: str
+) -> None:
+    async def scenario(web: Site, browser: Browser) -> None:
+        link = await web.login_link()
+        page = await (await browser.new_context()).new_page()
+        await page.set_content(f'<a href="{link}">a message with the link</a>')
+        await page.get_by_role("link").click()
+        await expect(page.locator("#live")).to_have_text("live")
+        assert page.url == f"{web.url}/"
+        other = await (await browser.new_context()).new_page()
+        await other.goto(link)
+        await expect(other.get_by_label("Token")).to_be_visible()
+
+    browse(scenario, database_url, chromium)
 
 
 def shot(tmp_path: Path, *, dark: bool, size: ViewportSize) -> Path:

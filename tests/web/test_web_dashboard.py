@@ -4,15 +4,14 @@ import asyncio
 
 import msgspec
 import pytest
-from tests.web.web_harness import EVIL, QUICK, REFUSED, Site, visit
+from tests.web.web_harness import EVIL, QUICK, REFUSED, TOKEN, Site, visit
 
 from runyard.http.messages import Request, Response
 from runyard.web.settings import Settings
 from runyard.web.values import Overview
 from runyard.wire.reasons_dispatch import Holding
 
-TOKEN = "correct-horse-battery-staple"
-GUARDED = msgspec.structs.replace(QUICK, listen="192.0.2.7", token=TOKEN)
+GUARDED = msgspec.structs.replace(QUICK, listen="192.0.2.7")
 
 
 def read(answer: Response) -> Overview:
@@ -302,4 +301,4 @@ def test_the_routes_describe_themselves(database_url: str) -> None:
         assert "/api/v1/overview" in document["paths"]
         assert "Overview" in document["components"]["schemas"]
 
-    visit(scenario, database_url, Settings())
+    visit(scenario, database_url, Settings(token=TOKEN))

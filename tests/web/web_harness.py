@@ -18,6 +18,7 @@ from runyard.dispatch.settings import Settings as Dispatching
 from runyard.embedded.github.identity import KeyPair, generate_key_pair
 from runyard.embedded.kube.core import KubeCore
 from runyard.github.app import AppAuth
+from runyard.http.addresses import is_loopback
 from runyard.http.client import HttpTransport
 from runyard.http.errors import NotSent
 from runyard.http.loopback import Loopback
@@ -36,11 +37,13 @@ from runyard.web.explain.explainer import Dispatch
 from runyard.web.settings import Settings
 from runyard.wire import names
 from runyard.wire.instants import to_rfc3339
+from runyard.wire.login import LOGIN_LINKS
 
 SPACE = names.RUNNERS_NAMESPACE
 EVIL = '<script>alert(1)</script>"><img src=x onerror=alert(2)>'
 REFUSED = "connection refused"
-QUICK = Settings(every=0.05, cluster_every=0.05, patience=20.0)
+TOKEN = "correct-horse-battery-staple"
+QUICK = Settings(token=TOKEN, every=0.05, cluster_every=0.05, patience=20.0)
 
 
 class Line:
@@ -71,6 +74,7 @@ class Site:
         self.admin = Kube(Loopback(core.handle))
         self.url = ""
         self.transport = HttpTransport("http://127.0.0.1:1")
+        self.token = ""  # sent with each request that has no credential of its own
         self.opened: list[Events] = []
 
     async def get(
@@ -81,6 +85,8 @@ class Site:
         return answer
 
     async def send(self, request: Request, **headers: str) -> Response | Stream:
+        if self.token and not {"authorization", "cookie"} & set(headers):
+            headers["authorization"] = f"Bearer {self.token}"
         named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
         whole = Request(
             method=request.method,
@@ -90,6 +96,12 @@ class Site:
             body=request.body,
         )
         return await self.transport.send(whole, timeout=20.0)
+
+    async def login_link(self) -> str:
+        """A link that logs one browser in."""
+        made = await self.send(Request(method="POST", path=LOGIN_LINKS))
+        assert isinstance(made, Response) and made.status == 201, made
+        return f"{self.url}{made.json()['path']}"
 
     async def events(self, *, page: bool = False) -> "Events":
         query = (("view", "page"),) if page else ()
@@ -241,6 +253,7 @@ async def site(
                 health=Health(clock, ALL),
                 freshness=Freshness(clock),
                 clock=clock,
+                rng=rng,
                 meter=Meter(),
                 log=get_logger("web"),
                 settings=settings,
@@ -251,6 +264,7 @@ async def site(
         routes = Routes("runyard", "0", dashboard.routes(), guard=dashboard.guard)
         listening = await listen(routes.handle)
         made.url = listening.url
+        made.token = settings.token if is_loopback(settings.listen) else ""
         made.transport = HttpTransport(listening.url)
         try:
             async with asyncio.TaskGroup() as group:

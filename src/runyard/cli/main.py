@@ -26,6 +26,7 @@ from runyard.cli.child_processes import unwind_on_terminate
 
 # Command name → the one line that `--help` shows, so that listing commands imports none of them.
 COMMANDS = {
+    "dashboard": "Print a link that opens the dashboard in a browser.",
     "explain": "Show why a job waits, or what a Pod, a pool or a runner waits for.",
     "github": "Create a GitHub App for the fleet, and check the connection.",
     "tenant": "Show and change tenants: limits, shares, pause and resume.",

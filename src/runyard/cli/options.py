@@ -6,6 +6,7 @@ Command modules declare options and help; they import the code that runs the com
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -22,6 +23,14 @@ LOGGING: tuple[Option, ...] = (
         show_default=True,
         help="Least severe level that is logged.",
     ),
+)
+
+DATA: Option = click.option(
+    "--data",
+    envvar="RUNYARD_DATA",
+    show_envvar=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Data directory of 'runyard up'.  [default: ~/.local/share/runyard]",
 )
 
 

@@ -6,7 +6,8 @@
         found = client.read(Jobs, "GET", "/api/v1/jobs")
 
 Without `--server` it calls the server of `runyard up` on this machine, on loopback. A token is read from a file,
-never from an argument, which everybody on a machine can read.
+never from an argument, which everybody on a machine can read. On loopback the file is by default that of the data
+directory.
 
 Invariants: a refusal becomes one line with its reason and its fix, and exit code 1; a server that cannot be reached,
 or a command line that makes no sense, exit code 2. No secret is printed; sending a token unencrypted prints a warning.
@@ -25,6 +26,8 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
+from runyard.cli.local_machine import Unreachable, local_server, local_token, machine_root
+from runyard.cli.options import DATA
 from runyard.text import harmless
 from runyard.wire.rest import ACTOR
 
@@ -46,12 +49,6 @@ class Refused(click.ClickException):
         parts = (problem.error, problem.reason, problem.fix)
         super().__init__(harmless(". ".join(part.rstrip(".") for part in parts if part)))
         self.status = status
-
-
-class Unreachable(click.ClickException):
-    """The server cannot be reached."""
-
-    exit_code = 2
 
 
 class ServerClient(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,12 +145,13 @@ def with_server_client(command: Callable[..., Any]) -> Callable[..., Any]:
         show_envvar=True,
         help="URL of the dispatch server.  [default: that of 'runyard up' on this machine]",
     )
+    @DATA
     @click.option(
         "--token-file",
         envvar=TOKEN_FILE,
         show_envvar=True,
         type=click.Path(dir_okay=False, path_type=Path),
-        help="File with the dashboard's token, if the server needs one; 'runyard up' on loopback does not.",
+        help="File with the dashboard's token.  [default for a server on loopback: dashboard.token of --data]",
     )
     @click.option(
         "--ca-file",
@@ -164,11 +162,19 @@ def with_server_client(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @functools.wraps(command)
     def with_client(
-        *args: Any, server: str | None, token_file: Path | None, ca_file: Path | None, **more: Any
+        *args: Any,
+        server: str | None,
+        data: Path | None,
+        token_file: Path | None,
+        ca_file: Path | None,
+        **more: Any,
     ) -> Any:
-        client = ServerClient(
-            server=server or _local_server(), token=_token(token_file), ca_file=ca_file
-        )
+        root = machine_root(data)
+        url = server or local_server(root)
+        token = _token(token_file)
+        if token_file is None and _is_local(url):
+            token = local_token(root)
+        client = ServerClient(server=url, token=token, ca_file=ca_file)
         if client.token and _is_unencrypted(client.server):
             message = f"runyard: the token is sent to {client.server} unencrypted. Use https"
             click.echo(harmless(message), err=True)
@@ -179,26 +185,17 @@ def with_server_client(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _is_unencrypted(server: str) -> bool:
     """Whether a request to this server is sent unencrypted over a network."""
+    return server.lower().startswith("http:") and not _is_local(server)
+
+
+def _is_local(server: str) -> bool:
+    """Whether this is a server on loopback."""
     from runyard.http.addresses import is_loopback
 
     try:
-        parts = urlsplit(server)
-        return parts.scheme == "http" and not is_loopback(parts.hostname or "")
+        return is_loopback(urlsplit(server).hostname or "")
     except ValueError:
         return False  # not a URL at all; the request reports that
-
-
-def _local_server() -> str:
-    from runyard.embedded.up.layout import BadDirectory, Layout, default_root, read_json
-
-    root = default_root(os.environ)
-    try:
-        ports = read_json(Layout(root.absolute()).ports)
-    except BadDirectory as error:
-        raise Unreachable(str(error)) from error
-    if not isinstance(ports, dict) or not isinstance(ports.get("server"), int):
-        raise Unreachable(f"'runyard up' never ran in {root}; give --server URL")
-    return f"http://127.0.0.1:{ports['server']}"
 
 
 def _user_name() -> str:

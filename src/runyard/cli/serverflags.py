@@ -147,7 +147,8 @@ SOCKET: tuple[Option, ...] = (
         "--dashboard-token-file",
         envvar="RUNYARD_DASHBOARD_TOKEN_FILE",
         type=_FILE,
-        help="File with the token for dashboard and REST; required if --listen is not loopback.",
+        help="File with the token for dashboard and REST.  [default on loopback: dashboard.token in the data directory"
+        " of 'runyard up', written if it is missing]",
     ),
 )
 GITHUB: tuple[Option, ...] = (

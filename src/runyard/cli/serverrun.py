@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from runyard.cli.github_auth import GithubIdentity, github_identity
 from runyard.cli.lifecycle import announce, process_name, run_component, stop_on_signal
+from runyard.cli.local_machine import machine_root
 from runyard.cli.options import BadSetting
 from runyard.cli.resultflags import results_of
 from runyard.cli.schema import Schema
@@ -22,6 +23,8 @@ from runyard.db.pooled import open_pool
 from runyard.dispatch import modes
 from runyard.dispatch.deps import Deps
 from runyard.dispatch.settings import Settings
+from runyard.embedded.up.layout import BadDirectory, Layout
+from runyard.embedded.up.token_files import ensure_token
 from runyard.github.manifest import web_of
 from runyard.http.addresses import is_loopback
 from runyard.kube.auth import AuthTransport
@@ -67,7 +70,7 @@ async def _live(flags: Flags) -> None:
             seal_key=deps.settings.seal_key,
             clock=deps.clock,
         )
-        server_socket = _server_socket(flags, who, deps.clock, stack)
+        server_socket = _server_socket(flags, who, deps.clock, stack, log=log)
         schema = Schema(conninfo, apply=flags.migrate, clock=deps.clock, log=log)
 
         def ready(urls: tuple[str, ...]) -> None:
@@ -168,9 +171,13 @@ def _modes(flags: Flags) -> modes.Modes:
 
 
 def _server_socket(
-    flags: Flags, who: GithubIdentity, clock: Clock, stack: contextlib.AsyncExitStack
+    flags: Flags,
+    who: GithubIdentity,
+    clock: Clock,
+    stack: contextlib.AsyncExitStack,
+    *,
+    log: Logger,
 ) -> ServerSocket:
-    token = flags.dashboard_token_file
     tls = tls_context(flags.tls_cert_file, flags.tls_key_file)
     public = urlsplit(flags.public_url)
     if flags.public_url and (public.scheme not in ("http", "https") or not public.hostname):
@@ -179,19 +186,30 @@ def _server_socket(
     stack.callback(sock.close)
     settings = DashboardSettings(
         listen=sock.getsockname()[0],
-        token="" if token is None else text_of("--dashboard-token-file", token),
+        token=_dashboard_token(flags.dashboard_token_file, sock.getsockname()[0], log=log),
         names=(public.hostname,) if public.hostname else (),
         secure=tls is not None or public.scheme == "https",
         namespace=flags.namespace,
         github=web_of(who.url),
     )
-    if not settings.token and not is_loopback(settings.listen):
-        raise BadSetting(
-            "--dashboard-token-file is missing: --listen is not loopback, so the dashboard needs a token."
-            " Give a file with a token of at least 16 characters"
-        )
     try:
         Access(settings, clock=clock)
     except AccessError as error:
         raise BadSetting(f"--dashboard-token-file: {error}. Use a longer one") from None
     return ServerSocket(sock=sock, access=settings, tls=tls)
+
+
+def _dashboard_token(given: Path | None, address: str, *, log: Logger) -> str:
+    """The token of the file; on loopback by default that of the data directory, generated once."""
+    give = "Give a file with a token of at least 16 characters"
+    if given is not None:
+        return text_of("--dashboard-token-file", given)
+    if not is_loopback(address):
+        raise BadSetting(f"--dashboard-token-file is missing: --listen is not loopback. {give}")
+    path = Layout(machine_root(None)).dashboard_token
+    try:
+        token = ensure_token(path, random.SystemRandom())
+    except BadDirectory as error:
+        raise BadSetting(f"--dashboard-token-file is missing, and {error}. {give}") from None
+    log.info("token of the dashboard", file=str(path))
+    return token

@@ -76,15 +76,19 @@ class UpOutput(ProgressListener):
         self._github_fails |= line.verdict == "fail"
         self.report(f"{line.verdict}: {line.sentence()}")
 
-    def up(self, machine: Machine) -> None:
-        """Print the URLs when everything runs."""
+    def up(self, machine: Machine, login: str) -> None:
+        """Print the URLs when everything runs; `login` opens the dashboard once."""
+        where = f" --data '{machine.layout.root}'"
         state = "up, but GitHub cannot be used yet" if self._github_fails else "up"
-        self.report(f"{state}. Dashboard: {machine.urls.server}/")
+        self.report(f"{state}. Dashboard: {login or machine.urls.server + '/'}")
+        self.report(
+            f"this link works once, for 5 minutes; for another one: runyard dashboard{where}"
+        )
         if machine.urls.public:
             self.report(
                 f"from other machines: {machine.urls.public}/ (certificate authority: {machine.layout.tls})"
             )
-            self.report(f"the dashboard's token is in {machine.layout.secrets} (dashboard_token)")
+            self.report(f"the dashboard's token is in {machine.layout.dashboard_token}")
         self.report(
             f"kubectl --kubeconfig '{machine.layout.kubeconfig}' get nodes,pods,runnerpools,events"
         )
@@ -93,7 +97,6 @@ class UpOutput(ProgressListener):
             self.report(machine.database.notice)
         if not machine.options.demo:
             if machine.options.github is None:
-                where = f" --data '{machine.layout.root}'"
                 self.report(f"try a job: runyard practice{where} 'echo hello'")
             self.report("Ctrl-C stops it; state is kept for the next start")
 
@@ -207,13 +210,14 @@ class JsonLines(UpOutput):
         self._github_fails |= line.verdict == "fail"
         self._print_event("check", **msgspec.to_builtins(line))
 
-    def up(self, machine: Machine) -> None:
-        """Print all URLs."""
+    def up(self, machine: Machine, login: str) -> None:
+        """Print all URLs; a script uses the file of the token instead of the link."""
         self._print_event(
             "up",
             data=str(machine.layout.root),
             kubeconfig=str(machine.layout.kubeconfig),
             urls=machine.urls.by_component(),
+            token_file=str(machine.layout.dashboard_token),
             notice=machine.database.notice,
             github_usable=not self._github_fails,
         )

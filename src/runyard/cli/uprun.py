@@ -26,6 +26,7 @@ from runyard.embedded.up.demo.run import run_scenario
 from runyard.embedded.up.demo.scenario import DemoFailed
 from runyard.embedded.up.layout import FULL, BadDirectory, default_root
 from runyard.embedded.up.lifecycle import running
+from runyard.embedded.up.login import login_url
 from runyard.embedded.up.machine import Options, RealGitHub
 from runyard.embedded.up.ports import PortTaken
 from runyard.embedded.up.shutdown import Shutdown, ShutdownRequested, unless
@@ -174,7 +175,7 @@ async def _live(options: Options, show: UpOutput, who: GithubIdentity | None) ->
             shutdown=shutdown,
             listener=show,
         ) as machine:
-            show.up(machine)
+            show.up(machine, await login_url(machine))
             if options.demo:
                 story = run_scenario(
                     machine, clock=clock, rng=rng, report=show.report, show=show.jobs

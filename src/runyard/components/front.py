@@ -2,8 +2,9 @@
 
 Invariants:
 - The API authenticates its own callers (runners, the operator, GitHub) and accepts any Host header.
-- All other routes show data of the fleet and are behind the dashboard's guard, also metrics, the OpenAPI document and
-  the reasons why a replica is not ready. Open are only static files, the login, liveness and readiness.
+- All other routes show data of the fleet and are behind the dashboard's guard, also the OpenAPI document and the
+  reasons why a replica is not ready. Metrics have a guard of their own. Open are only static files, the login,
+  liveness and readiness.
 - A replica is ready once it has started and while its database responds. Other problems are reported and keep it
   ready.
 """
@@ -44,6 +45,13 @@ def front(
         *more,
         *tests,
         *dashboard.routes(),
-        *probe_routes(health, freshness, meter, guard=dashboard.guard, needs=TO_SERVE),
+        *probe_routes(
+            health,
+            freshness,
+            meter,
+            guard=dashboard.guard,
+            metrics_guard=dashboard.metrics_guard,
+            needs=TO_SERVE,
+        ),
     )
     return Routes("runyard", "v1", routes, guard=guard, private=True).handle

@@ -22,11 +22,12 @@ Prepare = Callable[[NotReady], Awaitable[None]]
 
 
 class ProbeSocket(msgspec.Struct, frozen=True, kw_only=True):
-    """A bound socket for probes. With a guard, `/metrics` and reasons are only for callers that it lets pass."""
+    """A bound socket for probes. With guards, reasons and `/metrics` are only for callers that they let pass."""
 
     sock: socket.socket
     tls: ssl.SSLContext | None = None
     guard: Guard | None = None
+    metrics_guard: Guard | None = None
 
 
 class Observed(Protocol):
@@ -53,7 +54,13 @@ async def served(
     async with contextlib.AsyncExitStack() as stack:
         urls = []
         for each in sockets:
-            routes = probe_routes(deps.health, deps.freshness, deps.meter, guard=each.guard)
+            routes = probe_routes(
+                deps.health,
+                deps.freshness,
+                deps.meter,
+                guard=each.guard,
+                metrics_guard=each.metrics_guard,
+            )
             table = Routes(title, "v1", routes, guard=each.guard, private=each.guard is not None)
             listening = await listen(table.handle, sock=each.sock, tls=each.tls)
             stack.push_async_callback(listening.close)

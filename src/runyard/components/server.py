@@ -173,6 +173,7 @@ class _Serving:
                 health=deps.health,
                 freshness=deps.freshness,
                 clock=deps.clock,
+                rng=deps.rng,
                 meter=deps.meter,
                 log=deps.log,
                 settings=listener.access,

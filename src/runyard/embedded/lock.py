@@ -75,6 +75,21 @@ class DirectoryLock:
                 raise GivenUp(f"the wait for {self._path.parent} was cancelled")
 
 
+def is_owned(folder: Path) -> bool:
+    """Whether a process owns the directory now."""
+    try:
+        descriptor = os.open(folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)  # gives a shared lock back
+    return False
+
+
 def _try(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -9,7 +9,8 @@
   would be left to take webhooks and hold polls.
 - `/metrics` are the metrics in the text format of Prometheus, the conditions among them.
 
-With a `guard`, metrics and details need its admission; `/healthz` and the status of `/readyz` never need a credential.
+With a `guard`, details need its admission, and metrics that of `metrics_guard`, by default the same; `/healthz` and the
+status of `/readyz` never need a credential.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from runyard.http.messages import Request, Response, json_response
+from runyard.http.openapi import Scheme
 from runyard.http.routes import Guard, Route
 from runyard.telemetry.catalogue import RUNYARD_CONDITION
 from runyard.telemetry.freshness import Freshness, Stale
@@ -30,6 +32,10 @@ METRICS = "/metrics"
 
 _EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 _FRESH = ("cache-control", "no-store")
+_SCHEME = Scheme(
+    name="metrics",
+    meaning="The token of this server; the machine itself needs none on loopback.",
+)
 
 
 class Alive(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +69,7 @@ def probe_routes(
     meter: Meter | None,
     *,
     guard: Guard | None = None,
+    metrics_guard: Guard | None = None,
     needs: Sequence[str] | None = None,
 ) -> tuple[Route, ...]:
     """Return the routes; without a meter there is no `/metrics`. A condition of `needs` makes it unready."""
@@ -92,11 +99,13 @@ def probe_routes(
             answers={200: ("Ready.", Readiness), 503: ("Not ready.", Readiness)},
         ),
     )
-    return routes if meter is None else (*routes, _metrics(meter, health, guard is not None))
+    return routes if meter is None else (*routes, _metrics(meter, health, metrics_guard or guard))
 
 
-def _metrics(meter: Meter, health: Health, guarded: bool) -> Route:
-    async def metrics(_: Request) -> Response:
+def _metrics(meter: Meter, health: Health, guard: Guard | None) -> Route:
+    async def metrics(request: Request) -> Response:
+        if guard is not None and (refusal := await guard(request)) is not None:
+            return refusal
         for code, fails in health.conditions().items():
             meter.set(RUNYARD_CONDITION, float(fails), condition=code)
         return Response(
@@ -110,5 +119,5 @@ def _metrics(meter: Meter, health: Health, guarded: bool) -> Route:
         summary="The component's metrics, for Prometheus.",
         answers={200: ("The metrics.", None)},
         media="text/plain",
-        secured=guarded,
+        scheme=None if guard is None else _SCHEME,
     )

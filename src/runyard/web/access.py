@@ -1,19 +1,23 @@
-"""Access control of the dashboard and the REST API.
+"""Access control of the dashboard, the REST API and the metrics.
 
-The listening address decides whether a token is required; no header can change that. On loopback every local user has
-access. On any other address a request needs the token: as `Authorization: Bearer …`, or as the session cookie that the
-login form sets.
+Every request needs the token, on every address: as `Authorization: Bearer …`, or as the session cookie that the login
+form or a login link sets. Loopback is no exception, because jobs run there, too: their code can reach every port of
+the machine. `runyard` reads the token from a private file, which jobs cannot read.
+
+Metrics name no tenant, and are open to this machine.
 
 Invariants:
 - The cookie is a keyed hash of its own expiry, with a key derived from the token: it does not reveal the token, cannot
   be made without it, is valid at every replica with the same token, and becomes invalid when the token changes.
 - Tokens are compared in constant time. Responses to wrong tokens are delayed, and the delay is shared by all
   connections, so more connections do not make guessing faster. A correct token is never delayed.
+- The name of the cookie is derived from the token: browsers send a cookie to every port of a machine, so two servers
+  on one machine would otherwise overwrite each other's.
+- A cookie changes something only if the request comes from the dashboard's own page: pages of other ports of this
+  machine are the same site to a browser, so `SameSite` does not stop them.
 - On loopback the Host header must be loopback or a configured name. This prevents DNS rebinding: a web page cannot
-  point its own name at this address and read the dashboard through a visitor's browser. Under a configured name a
-  token is required if one is set, because such requests come through a proxy.
-- A proxy may also forward its upstream address as Host, and its requests then look local. So every request that changes
-  something needs the token if one is set, whatever its Host header is.
+  point its own name at this address and use the dashboard through a visitor's browser. Under a configured name the
+  metrics need a token, because such requests come through a proxy.
 """
 
 import hashlib
@@ -48,15 +52,10 @@ class Access:
         self.local = is_loopback(settings.listen)
         self._names = tuple(name.lower() for name in settings.names)
         self._key = _key(settings.token)
-        self.cookie = "__Host-runyard" if settings.secure else "runyard"
-        if not self.local and not settings.token:
+        self.cookie = f"{'__Host-' if settings.secure else ''}runyard-{self._key.hex()[:8]}"
+        if len(settings.token) < MIN_TOKEN_LENGTH:
             raise AccessError(
-                f"the dashboard listens on {settings.listen or 'every address'}, which is not loopback:"
-                " give it a token or let it listen on 127.0.0.1"
-            )
-        if settings.token and len(settings.token) < MIN_TOKEN_LENGTH:
-            raise AccessError(
-                f"the dashboard's token is shorter than {MIN_TOKEN_LENGTH} characters"
+                f"the token of the dashboard is shorter than {MIN_TOKEN_LENGTH} characters"
             )
 
     def accepts_host(self, request: Request) -> bool:
@@ -66,43 +65,32 @@ class Access:
         host = host_of(request.header("host"))
         return is_loopback(host) or host in self._names
 
-    def needs_token(self, request: Request) -> bool:
-        """Return whether this request needs the token."""
-        if not self.local:
-            return True
-        if not self._settings.token:
-            return False
-        return request.method not in _READ_METHODS or not is_loopback(
-            host_of(request.header("host"))
-        )
-
     async def refusal(self, request: Request) -> Response | None:
         """Return the error response for a request that is not allowed, or None; the guard of the route table."""
         if not self.accepts_host(request):
             return misdirected()
-        if await self.allows(request):
+        return None if await self.allows(request) else _token_needed()
+
+    async def metrics_refusal(self, request: Request) -> Response | None:
+        """Return the error response for a request that may not read the metrics, or None."""
+        if not self.accepts_host(request):
+            return misdirected()
+        if self.local and is_loopback(host_of(request.header("host"))):
             return None
-        return problem(
-            401,
-            ProblemCode.DASHBOARD_TOKEN_NEEDED,
-            fix="send Authorization: Bearer with the dashboard's token; runyard's own commands take --token-file",
-            headers=(("www-authenticate", "Bearer"),),
-        )
+        return None if await self.allows(request) else _token_needed()
 
     async def allows(self, request: Request) -> bool:
         """Return whether the request is allowed. The result for a wrong bearer token is delayed."""
-        if not self.needs_token(request):
-            return True
-        scheme, _, given = request.header("authorization").partition(" ")
-        if scheme.lower() == "bearer" and given:
-            return await self.check_token(given.strip())
+        given = _bearer(request)
+        if given:
+            return await self.check_token(given)
+        if request.method not in _READ_METHODS and not same_origin(request):
+            return False
         return self._session_is_valid(_cookie(request, self.cookie))
 
     async def check_token(self, token: str) -> bool:
         """Return whether this is the token. A negative result is delayed."""
-        if self._settings.token and hmac.compare_digest(
-            _digest(token), _digest(self._settings.token)
-        ):
+        if hmac.compare_digest(_digest(token), _digest(self._settings.token)):
             return True
         now = self._clock.monotonic()
         self._delayed_until = min(max(self._delayed_until, now) + _DELAY_STEP, now + _MAX_DELAY)
@@ -133,6 +121,16 @@ class Access:
         return (
             f"{self.cookie}={value}; Path=/; Max-Age={max_age}; HttpOnly; SameSite=Strict{secure}"
         )
+
+
+def _token_needed() -> Response:
+    return problem(
+        401,
+        ProblemCode.DASHBOARD_TOKEN_NEEDED,
+        fix="send Authorization: Bearer with the dashboard's token; runyard's own commands take --token-file,"
+        " and on the machine of 'runyard up' its --data",
+        headers=(("www-authenticate", "Bearer"),),
+    )
 
 
 def misdirected() -> Response:
@@ -170,6 +168,11 @@ def host_of(header: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.rpartition(":")[0] if host.count(":") == 1 else host
+
+
+def _bearer(request: Request) -> str:
+    scheme, _, given = request.header("authorization").partition(" ")
+    return given.strip() if scheme.lower() == "bearer" else ""
 
 
 def _cookie(request: Request, name: str) -> str:

@@ -11,13 +11,14 @@ Postgres or Kubernetes is down, the page is still served and shows which source 
 Invariants:
 - Every response has a strict content security policy: scripts and styles only from the page's own files, no framing,
   no resources of other origins.
-- Every route except the static files and the login requires access: the page shows the login form, the other routes
-  use the `guard` of the route table.
+- Every route except the static files and the login requires the token, on loopback too: the page shows the login form,
+  the other routes use the `guard` of the route table.
 - At most one update is sent in `settings.every` seconds, and only when something changed. A heartbeat is sent in
   between, so that the page can detect a lost connection.
 """
 
 import asyncio
+import random
 from collections.abc import Callable
 
 import msgspec
@@ -26,7 +27,7 @@ from runyard.clock import Clock
 from runyard.db.contract import Database, DatabaseError
 from runyard.http import sse
 from runyard.http.errors import TransportError
-from runyard.http.messages import Pairs, Request, Response, Stream
+from runyard.http.messages import Pairs, Request, Response, Stream, json_response
 from runyard.http.problems import Problem, problem
 from runyard.http.routes import Route
 from runyard.kube.client import Kube
@@ -42,13 +43,16 @@ from runyard.web.explain.explainer import Dispatch, Explainer
 from runyard.web.explain.routes import ExplainApi
 from runyard.web.feeds import Feed, Pace, Viewers
 from runyard.web.history import HistoryApi
+from runyard.web.html import Html, join, tag
+from runyard.web.login_links import SECONDS, LoginLinks
 from runyard.web.overview import build_overview
-from runyard.web.page import document, live_part, login
+from runyard.web.page import TITLE, document, live_part, login
 from runyard.web.records import Records, read_records
 from runyard.web.settings import Settings
 from runyard.web.snapshot import Snapshot
 from runyard.web.statics import Statics
 from runyard.web.values import Overview, Source, same
+from runyard.wire.login import LOGIN, LOGIN_LINKS, LoginLink
 from runyard.wire.problem_codes import ProblemCode
 from runyard.wire.restarts import Restart
 
@@ -57,7 +61,6 @@ PAGE = "/"
 OVERVIEW = "/api/v1/overview"
 EVENTS = "/api/v1/events"
 STATIC = "/static/{name}"
-LOGIN = "/login"
 LOGOUT = "/logout"
 
 _POLICY = (
@@ -72,6 +75,7 @@ _SECURITY_HEADERS: Pairs = (
     ("cross-origin-resource-policy", "same-origin"),
     ("cache-control", "no-store"),
 )
+_REFUSED = {421: ("The Host header is not one of this server's names.", Problem)}
 _HTML = ("content-type", "text/html; charset=utf-8")
 _LINGER = 5.0  # reading goes on for this long after the last request
 _HEARTBEAT = 10.0  # longest time without an event
@@ -88,6 +92,7 @@ class DashboardDeps(msgspec.Struct, frozen=True, kw_only=True):
     health: Health
     freshness: Freshness
     clock: Clock
+    rng: random.Random
     meter: Meter
     log: Logger
     settings: Settings
@@ -107,6 +112,7 @@ class Dashboard:
         self._read_restarts = deps.read_restarts
         self._settings = settings
         self._access = Access(settings, clock=clock)
+        self._links = LoginLinks(clock, deps.rng)
         self._alarms = Alarms(health, freshness, clock=clock)
         self._statics = Statics()
         self._viewers = Viewers(clock, linger=_LINGER)
@@ -158,7 +164,6 @@ class Dashboard:
 
     def routes(self) -> tuple[Route, ...]:
         """Return the dashboard's routes."""
-        refused = {421: ("The Host header is not one of this server's names.", Problem)}
         view = ("view", "`page`: events carry HTML for the dashboard's own page")
         return (
             *self._explain,
@@ -179,7 +184,7 @@ class Dashboard:
                 OVERVIEW,
                 self._json,
                 summary="Pools, hosts, runners, jobs, automatic recoveries and alarms, at one moment.",
-                answers={200: ("The overview.", Overview), **refused},
+                answers={200: ("The overview.", Overview), **_REFUSED},
                 secured=True,
             ),
             Route(
@@ -187,10 +192,44 @@ class Dashboard:
                 EVENTS,
                 self._events,
                 summary="The overview now, and again whenever it changes; server-sent events.",
-                answers={200: ("Events named `overview`.", None), **refused},
+                answers={200: ("Events named `overview`.", None), **_REFUSED},
                 query=(view,),
                 media="text/event-stream",
                 secured=True,
+            ),
+            Route(
+                "GET",
+                STATIC,
+                self._statics.answer,
+                summary="The page's own files.",
+                answers={200: ("The file.", None), 404: ("There is no such file.", Problem)},
+                media="application/octet-stream",
+            ),
+            *self._login_routes(),
+        )
+
+    def _login_routes(self) -> tuple[Route, ...]:
+        return (
+            Route(
+                "POST",
+                LOGIN_LINKS,
+                self._new_link,
+                summary="A link that logs one browser in, once.",
+                answers={201: ("The link.", LoginLink), **_REFUSED},
+                secured=True,
+                limit=4096,
+            ),
+            Route(
+                "GET",
+                LOGIN,
+                self._follow_link,
+                summary="Exchange the code of a login link for a session cookie.",
+                answers={
+                    200: ("The session begins; continues to the page.", None),
+                    401: ("The code was used or has expired: the login form.", None),
+                },
+                query=(("code", "of the link"),),
+                media="text/html",
             ),
             Route(
                 "POST",
@@ -210,19 +249,16 @@ class Dashboard:
                 media="text/html",
                 limit=4096,
             ),
-            Route(
-                "GET",
-                STATIC,
-                self._statics.answer,
-                summary="The page's own files.",
-                answers={200: ("The file.", None), 404: ("There is no such file.", Problem)},
-                media="application/octet-stream",
-            ),
         )
 
     async def guard(self, request: Request) -> Response | None:
         """Return the error response for a request that is not allowed; used for every secured route of the table."""
         refusal = await self._access.refusal(request)
+        return None if refusal is None else _with_security_headers(refusal)
+
+    async def metrics_guard(self, request: Request) -> Response | None:
+        """Return the error response for a request that may not read the metrics."""
+        refusal = await self._access.metrics_refusal(request)
         return None if refusal is None else _with_security_headers(refusal)
 
     async def overview(self) -> Overview:
@@ -287,8 +323,7 @@ class Dashboard:
             return _with_security_headers(misdirected())
         if not await self._access.allows(request):
             return _html(401, login(self._statics.assets, wrong=False))
-        logout = self._access.needs_token(request)
-        return _html(200, document(await self.overview(), self._statics.assets, logout=logout))
+        return _html(200, document(await self.overview(), self._statics.assets, logout=True))
 
     async def _json(self, _: Request) -> Response:
         body = msgspec.json.encode(await self.overview())
@@ -302,13 +337,29 @@ class Dashboard:
             return self._pages.subscribe(self._page_event(view))
         return self._overviews.subscribe(_overview_event(view))
 
+    async def _new_link(self, _: Request) -> Response:
+        link = LoginLink(path=f"{LOGIN}?code={self._links.issue()}", seconds=SECONDS)
+        return json_response(201, link, _SECURITY_HEADERS)
+
+    async def _follow_link(self, request: Request) -> Response:
+        """Log a browser in. Answers a page that continues by itself, because a redirect would not carry the cookie.
+
+        A browser that comes from another site's page sends a `SameSite=Strict` cookie only with requests that begin
+        at our own page.
+        """
+        if not self._access.accepts_host(request):
+            return _with_security_headers(misdirected())
+        if not self._links.redeem(request.param("code")):
+            return _html(401, login(self._statics.assets, wrong=False))
+        answer = _html(200, _logged_in(self._statics.assets.icon))
+        more = (("set-cookie", self._access.session_cookie()), ("refresh", f"0; url={PAGE}"))
+        return msgspec.structs.replace(answer, headers=(*answer.headers, *more))
+
     async def _login(self, request: Request) -> Response:
         if not self._access.accepts_host(request):
             return _with_security_headers(misdirected())
         if not same_origin(request):
             return problem(403, ProblemCode.FORM_OF_ANOTHER_SITE, headers=_SECURITY_HEADERS)
-        if not self._access.needs_token(request):
-            return _redirect_to_page()
         if not await self._access.check_token(token_of_form(request)):
             return _html(401, login(self._statics.assets, wrong=True))
         return _redirect_to_page(("set-cookie", self._access.session_cookie()))
@@ -326,6 +377,13 @@ class Dashboard:
 
 def _overview_event(view: Overview) -> bytes:
     return sse.event(msgspec.json.encode(view), event="overview")
+
+
+def _logged_in(icon: str) -> Html:
+    link = tag("link", {"rel": "icon", "type": "image/svg+xml", "href": icon})
+    body = tag("body", {}, tag("a", {"href": PAGE}, "Logged in"))
+    head = tag("head", {}, tag("title", {}, TITLE), link)
+    return join(Html("<!doctype html>\n"), tag("html", {"lang": "en"}, head, body))
 
 
 def _html(status: int, text: str) -> Response:

@@ -146,7 +146,7 @@ def login(assets: Assets, *, wrong: bool) -> Html:
                     {"id": "hint", "class": "bad" if wrong else "muted"},
                     "Wrong token."
                     if wrong
-                    else "The token is set with the server's --dashboard-token-file.",
+                    else "Use the link that 'runyard dashboard' prints, or the token of --dashboard-token-file.",
                 ),
             ),
         ),

@@ -8,12 +8,12 @@ from runyard.wire.names import RUNNERS_NAMESPACE
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the dashboard, its REST routes and `explain`.
 
-    `listen` is the server's listening address; it alone decides whether requests without a token are allowed. `names`
-    are further values of the Host header that are accepted on loopback.
+    `listen` is the server's listening address: on loopback the Host header is checked, and the metrics are open.
+    `names` are further values of the Host header that are accepted there.
     """
 
     listen: str = "127.0.0.1"
-    token: str = ""  # required unless `listen` is loopback
+    token: str = ""  # required; the default is refused
     names: tuple[str, ...] = ()
     secure: bool = False  # served over TLS: sets the cookie's Secure flag
     session: float = 7 * 86400.0

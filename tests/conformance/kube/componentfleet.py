@@ -24,6 +24,7 @@ from runyard.embedded.up.layout import Layout
 from runyard.embedded.up.practice_client import PracticeClient
 from runyard.embedded.up.roles import agent, github, operator, server
 from runyard.embedded.up.secrets import load_or_make
+from runyard.embedded.up.token_files import ensure_token
 from runyard.http.client import HttpTransport
 from runyard.http.messages import Request, Response
 from runyard.http.tls import write_pair
@@ -40,11 +41,12 @@ class Fleet:
     """The running components, and clients to observe them."""
 
     def __init__(
-        self, api: Api, github: PracticeClient, transports: dict[str, HttpTransport]
+        self, api: Api, github: PracticeClient, transports: dict[str, HttpTransport], *, token: str
     ) -> None:
         self.api = api
         self.github = github
         self._transports = transports
+        self._bearer = (("authorization", f"Bearer {token}"),)
 
     # ---- jobs
 
@@ -93,7 +95,7 @@ class Fleet:
     async def readiness(self, component: str) -> tuple[int, Json]:
         """The status and body of a component's `/readyz`."""
         answer = await self._transports[component].send(
-            Request(method="GET", path="/readyz"), timeout=10
+            Request(method="GET", path="/readyz", headers=self._bearer), timeout=10
         )
         assert isinstance(answer, Response)
         return answer.status, answer.json()
@@ -136,6 +138,7 @@ async def running(cluster: Cluster, root: Path, *, database: str) -> AsyncIterat
     layout = Layout(root)
     layout.prepare()
     secrets = load_or_make(layout, random.Random(3))
+    token = ensure_token(layout.dashboard_token, random.Random(4))
     write_pair(layout.tls, "ca", cluster.authority)  # the authority that the components trust
     await asyncio.to_thread(images.build, layout)
     transport = cluster.transport()
@@ -168,7 +171,10 @@ async def running(cluster: Cluster, root: Path, *, database: str) -> AsyncIterat
                 tasks.append(group.create_task(role.run(context)))
                 await ready.wait()
             fleet = Fleet(
-                api, PracticeClient(transports["github"], token=secrets.practice_token), transports
+                api,
+                PracticeClient(transports["github"], token=secrets.practice_token),
+                transports,
+                token=token,
             )
             await fleet.github.install(practice.ACCOUNT, practice.REPOSITORY)
             try:

@@ -256,7 +256,7 @@ def test_bytes_that_are_not_http_are_refused(up: Up, name: str, sent: bytes) -> 
     ],
 )
 def test_the_servers_pages_are_served(up: Up, path: str, kind: str, word: bytes) -> None:
-    answer = up.server("GET", path)
+    answer = up.owner("GET", path)
     assert answer.status == 200
     assert kind in answer.headers["content-type"]
     assert word in answer.body

@@ -12,7 +12,9 @@ from runyard.clock import RealClock
 from runyard.components.probing import served
 from runyard.embedded.up.boot import Boot
 from runyard.embedded.up.context import Context
+from runyard.embedded.up.layout import Layout
 from runyard.embedded.up.roles.access import probe_sockets
+from runyard.embedded.up.token_files import ensure_token
 from runyard.http.client import HttpTransport
 from runyard.http.messages import Request, Response
 from runyard.telemetry.freshness import Freshness
@@ -40,13 +42,12 @@ def context(root: Path, *sockets: socket.socket) -> Context:
     return Context(boot=boot, clock=RealClock(), rng=random.Random(1), ready=lambda: None)
 
 
-async def reported(url: str, host: str) -> tuple[list[int], bytes]:
+async def reported(url: str, host: str, token: str) -> tuple[list[int], bytes]:
+    headers = (("host", host), *((("authorization", f"Bearer {token}"),) if token else ()))
     transport = HttpTransport(url)
     try:
         answers = [
-            await transport.send(
-                Request(method="GET", path=path, headers=(("host", host),)), timeout=20
-            )
+            await transport.send(Request(method="GET", path=path, headers=headers), timeout=20)
             for path in PATHS
         ]
     finally:
@@ -55,21 +56,32 @@ async def reported(url: str, host: str) -> tuple[list[int], bytes]:
     return [answer.status for answer in answers], answers[1].body
 
 
+TOKEN = "token-of-the-dashboard"
+
+
 @pytest.mark.parametrize(
-    ("host", "statuses"),
-    [("127.0.0.1", [200, 200, 200, 200]), ("evil.example", [200, 200, 421, 421])],
+    ("host", "token", "statuses"),
+    [
+        ("127.0.0.1", TOKEN, [200, 200, 200, 200]),
+        ("127.0.0.1", "", [200, 200, 200, 401]),
+        ("evil.example", TOKEN, [200, 200, 421, 421]),
+    ],
+    ids=["owner", "job", "web page"],
 )
-def test_a_web_page_cannot_read_the_probes_under_its_own_name(
-    tmp_path: Path, host: str, statuses: list[int]
+def test_a_job_reads_no_reasons_and_a_web_page_nothing_under_its_own_name(
+    tmp_path: Path, host: str, token: str, statuses: list[int]
 ) -> None:
+    layout = Layout(tmp_path)
+    ensure_token(layout.dashboard_token, random.Random(1), first=TOKEN)
+
     async def scenario() -> None:
         sock = socket.create_server(("127.0.0.1", 0))
         port = sock.getsockname()[1]
         given, clock = context(tmp_path, sock), RealClock()
         async with served("component", Deps(clock), probe_sockets(given)):
-            got, ready = await reported(f"http://127.0.0.1:{port}", host)
+            got, ready = await reported(f"http://127.0.0.1:{port}", host, token)
             assert got == statuses
-            assert (b"conditions" in ready) == (host == "127.0.0.1")
+            assert (b"conditions" in ready) == (statuses[-1] == 200)
 
     asyncio.run(scenario())
 
@@ -103,7 +115,9 @@ class TestWhole:
         assert ask(up.url(component), "GET", "/healthz", tls=tls).status == 200
 
         def content() -> bool:
-            got = ask(up.url(component), "GET", "/readyz", tls=tls)
+            token = (up.data / "dashboard.token").read_text().strip()
+            headers = {} if tls else {"authorization": f"Bearer {token}"}
+            got = ask(up.url(component), "GET", "/readyz", tls=tls, headers=headers)
             return got.status == 200 and b'"works":false' not in got.body
 
         until(content, what=f"{component} ready")

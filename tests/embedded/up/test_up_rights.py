@@ -47,7 +47,7 @@ def reported(up: Up, component: str, verb: str, resource: str) -> bool:
 
 
 def ready(up: Up) -> Answer:
-    return up.server("GET", "/readyz")
+    return up.owner("GET", "/readyz")
 
 
 def works(up: Up) -> bool:

@@ -18,7 +18,8 @@ pytestmark = [
     pytest.mark.skipif(not HAS_PROC, reason="searches for processes in /proc"),
 ]
 # Where secrets live: private files, databases, and a VM's own folders before its job.
-HOMES = ("kubeconfig", "secrets.json", "tokens", "tls", "kube.db", "github.db", "postgres")
+TOKENS = ("dashboard.token", "metrics.token")
+HOMES = ("kubeconfig", "secrets.json", "tokens", "tls", "kube.db", "github.db", "postgres", *TOKENS)
 OBJECTS = (
     "/api/v1/nodes",
     "/api/v1/pods",
@@ -107,6 +108,8 @@ def collect(up: Up, search: Search) -> None:
             search.add(name, value)
     for path in (up.data / "tokens").iterdir():
         search.add(f"token of {path.name}", path.read_text())
+    for name in TOKENS:
+        search.add(name, (up.data / name).read_text())
     search.add("postgres password", (up.data / "postgres" / "password").read_text())
     for number, token in enumerate(guests(up)):
         search.add(f"a guest's token {number}", token)
@@ -129,7 +132,7 @@ def search_everywhere(up: Up, search: Search, jobs: list[int]) -> None:
         assert answer.status in (200, 404, 501), (path, answer)
         search.search_in(path, answer.body)
     for path in ("/", "/api/v1/overview", "/metrics", "/readyz", "/healthz", "/openapi.json"):
-        search.search_in(f"the server's {path}", up.server("GET", path).body)
+        search.search_in(f"the server's {path}", up.owner("GET", path).body)
     for url, path in (
         ("server", "/webhooks/github"),
         ("server", "/nothing"),
@@ -192,7 +195,15 @@ def test_describing_a_runner_shows_no_secret(up: Up) -> None:
 
 
 def test_private_files_are_private(up: Up) -> None:
-    for name in ("kubeconfig", "secrets.json", "kube.db", "github.db", "ports.json", "lock"):
+    for name in (
+        "kubeconfig",
+        "secrets.json",
+        "kube.db",
+        "github.db",
+        "ports.json",
+        "lock",
+        *TOKENS,
+    ):
         assert (up.data / name).stat().st_mode & 0o077 == 0, name
     for folder in ("tokens", "logs"):
         for path in (up.data / folder).iterdir():

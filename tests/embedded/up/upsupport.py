@@ -138,8 +138,9 @@ def ask(
         else http.client.HTTPConnection(host, int(port), timeout=timeout)
     )
     try:
-        connection.putrequest(method, path, skip_accept_encoding=True)
-        for name, value in {"content-length": str(len(body)), **(headers or {})}.items():
+        named = {"content-length": str(len(body)), **(headers or {})}
+        connection.putrequest(method, path, skip_host="host" in named, skip_accept_encoding=True)
+        for name, value in named.items():
             connection.putheader(name, value)
         connection.endheaders()
         with contextlib.suppress(
@@ -277,6 +278,14 @@ class Up:
 
     def server(self, method: str, path: str, **kwargs: Any) -> Answer:
         return ask(self.url("server"), method, path, **kwargs)
+
+    def owner(
+        self, method: str, path: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> Answer:
+        """A request to the server with the token of the data directory."""
+        token = (self.data / "dashboard.token").read_text().strip()
+        bearer = {"authorization": f"Bearer {token}"}
+        return self.server(method, path, body=body, headers={**bearer, **(headers or {})})
 
     def github(self, method: str, path: str, body: object = None, **headers: str) -> Answer:
         sent = b"" if body is None else json.dumps(body).encode()

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.transcripts import check, transcripts
-from tests.web.web_harness import QUICK, Site, visit
+from tests.web.web_harness import QUICK, TOKEN, Site, visit
 
 from runyard.cli.main import cli, run
 from runyard.web.explain.reasons import Ends
@@ -17,14 +17,18 @@ from runyard.web.settings import Settings
 from runyard.wire.reasons import Catalogue
 from runyard.wire.reasons_dispatch import TRUST, Holding, Trust
 
-TOKEN = "a-token-that-is-long-enough"
-
 
 async def explained(site: Site, kind: str, id_: str) -> ExplanationView:
     answer = await site.get(f"/api/v1/explain/{kind}/{id_}")
     assert answer.status == 200, answer.body
     assert answer.header("cache-control") == "no-store"
     return msgspec.json.decode(answer.body, type=ExplanationView)
+
+
+def token_file(directory: Path) -> Path:
+    path = directory / "token"
+    path.write_text(f"{TOKEN}\n")
+    return path
 
 
 def test_a_job_of_a_fork_is_explained_as_untrusted(database_url: str) -> None:
@@ -153,7 +157,8 @@ def test_the_command_prints_text_or_json_and_keeps_its_exit_codes(
         site.job(7)
 
         def command(*argv: str) -> tuple[int, str, str]:
-            code = run(cli, name="runyard", argv=["explain", *argv, "--server", site.url])
+            where = ["--server", site.url, "--token-file", str(token_file(tmp_path))]
+            code = run(cli, name="runyard", argv=["explain", *argv, *where])
             shown = capsys.readouterr()
             return code, shown.out, shown.err
 
@@ -179,7 +184,7 @@ def test_the_command_prints_text_or_json_and_keeps_its_exit_codes(
 
 
 def test_the_page_shows_what_the_command_prints(
-    database_url: str, capsys: pytest.CaptureFixture[str]
+    database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def scenario(site: Site) -> None:
         await site.pool()
@@ -189,7 +194,8 @@ def test_the_page_shows_what_the_command_prints(
         (shown,) = transcripts("docs/explain.md")
         outputs = []
         for step in shown.steps:
-            argv = [*shlex.split(step.command)[1:], "--server", site.url]
+            where = ["--server", site.url, "--token-file", str(token_file(tmp_path))]
+            argv = [*shlex.split(step.command)[1:], *where]
             assert await asyncio.to_thread(run, cli, name="runyard", argv=argv) == 0
             outputs.append(capsys.readouterr().out)
         check(shown, outputs)
@@ -203,8 +209,7 @@ def test_an_explanation_needs_the_token(
     async def scenario(site: Site) -> None:
         site.job(7)
         assert (await site.get("/api/v1/explain/job/7")).status == 401
-        secret = tmp_path / "token"
-        secret.write_text(f"{TOKEN}\n")
+        secret = token_file(tmp_path)
         argv = ["explain", "job", "7", "--server", site.url]
         assert await asyncio.to_thread(run, cli, name="runyard", argv=argv) == 1
         argv += ["--token-file", str(secret)]

@@ -135,7 +135,7 @@ class PracticeRoutes:
         """Refuses to register an App without the token, if there is one; raises `Denied`.
 
         At GitHub only a user who is logged in can do this. The new key belongs to the one App of this GitHub, so
-        whoever registers it controls the runners and the jobs.
+        it gives control of the runners and the jobs.
         """
         if self._token and not self._has_token(request):
             raise Denied(401, "Send the practice token as bearer token to register an App")

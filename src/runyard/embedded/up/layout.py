@@ -3,6 +3,7 @@
     kubeconfig            for kubectl (0600)
     tls/                  the machine's certificate authority, and the API's certificate
     secrets.json          keys and tokens, generated once (0600)
+    dashboard.token       for the dashboard and the REST API (0600)
     ports.json            the chosen ports, so that they stay
     urls.json             the address of every component, for users and scripts
     restarts.json         which components were restarted, and why
@@ -55,6 +56,11 @@ class Layout(msgspec.Struct, frozen=True):
     def secrets(self) -> Path:
         """Keys and tokens."""
         return self.root / "secrets.json"
+
+    @property
+    def dashboard_token(self) -> Path:
+        """The token for the dashboard and the REST API."""
+        return self.root / "dashboard.token"
 
     @property
     def tls(self) -> Path:

@@ -37,6 +37,7 @@ from runyard.embedded.up.restarts import RestartRecord
 from runyard.embedded.up.secrets import load_or_make
 from runyard.embedded.up.shutdown import Shutdown, uncancelled, unless, within_deadline
 from runyard.embedded.up.supervisor import ComponentView, Spawn, Supervisor
+from runyard.embedded.up.token_files import ensure_token
 from runyard.embedded.up.trust import authority, has_authority, kube_transport
 from runyard.files import write_whole
 from runyard.http.client import HttpTransport
@@ -93,6 +94,7 @@ async def running(
         in_use = stores.in_use(practice=options.github is None, database=not given)
         stores.check(layout, in_use)
         new_authority = stores.known(layout) and not has_authority(layout)
+        ensure_token(layout.dashboard_token, rng, first=secrets.dashboard_token)
         probed = ("operator", *host_names(options.hosts))
         sockets = ports.bind(
             layout, host=options.listen, wanted={"server": options.port}, probed=probed

@@ -21,7 +21,7 @@ class Secrets(msgspec.Struct, frozen=True, kw_only=True):
 
     admin_token: str  # for the embedded Kubernetes API
     practice_token: str = msgspec.field(name="people_token")  # for the practice routes
-    dashboard_token: str  # for the dashboard when it is served off loopback
+    dashboard_token: str  # the first content of its own file
     webhook_secret: str
     seal_key: str  # base64 of 32 bytes: encrypts stored JIT configurations
     app_key: str  # PEM, of the practice GitHub's App

@@ -1,7 +1,7 @@
 """Runs the dispatch server as a process of `runyard up`: its API, its dashboard and its probes.
 
-On loopback it is open to this machine: guests, the operator and the practice GitHub call it there. With `--listen` a
-second socket serves the same to other machines over TLS, and there the dashboard requires a token.
+Guests, the operator and the practice GitHub call it on loopback, each with a credential of its own. With `--listen` a
+second socket serves the same to other machines over TLS. The dashboard requires a token on both.
 
 On one machine the processor of test results runs in this process, too: it reads bundles in child processes anyway, and
 needs the same database and object storage. Its metrics are among the server's.

@@ -1,0 +1,53 @@
+"""Finds the machine of `runyard up` in its data directory: the address of its server, and the token for it.
+
+Invariant: the token is sent to the stored address only while the machine runs. Its port may belong to any
+program afterwards, also to a job that outlived it.
+"""
+
+import os
+from pathlib import Path
+
+import click
+
+
+class Unreachable(click.ClickException):
+    """The server cannot be reached."""
+
+    exit_code = 2
+
+
+def machine_root(data: Path | None) -> Path:
+    """The data directory: the given one, that of the environment, or the default."""
+    from runyard.embedded.up.layout import default_root
+
+    given = data or os.environ.get("RUNYARD_DATA")
+    return (Path(given) if given else default_root(os.environ)).absolute()
+
+
+def local_server(root: Path) -> str:
+    """The address of the server of the machine that runs with this directory."""
+    from runyard.embedded.lock import is_owned
+    from runyard.embedded.up.layout import BadDirectory, Layout, read_json
+
+    try:
+        ports = read_json(Layout(root).ports)
+    except BadDirectory as error:
+        raise Unreachable(str(error)) from error
+    if not isinstance(ports, dict) or not isinstance(ports.get("server"), int):
+        raise Unreachable(f"'runyard up' never ran in {root}; give --data DIR or --server URL")
+    if not is_owned(root):
+        raise Unreachable(f"'runyard up' does not run in {root}. Start it, or give --server URL")
+    return f"http://127.0.0.1:{ports['server']}"
+
+
+def local_token(root: Path) -> str:
+    """The token in this directory; empty if there is none."""
+    from runyard.embedded.up.layout import BadDirectory, Layout
+    from runyard.embedded.up.token_files import read_token
+
+    try:
+        return read_token(Layout(root).dashboard_token)
+    except BadDirectory as error:
+        if isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError)):
+            return ""
+        raise Unreachable(f"{error}. Give --token-file, or another --data") from error
