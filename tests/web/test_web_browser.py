@@ -58,7 +58,9 @@ async def opened(
     page.on("console", lambda told: complaints.append(told.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("requestfailed", lambda request: complaints.append(f"failed: {request.url}"))
-    await page.goto(await web.login_link() if web.token else web.url)
+    if web.token:
+        await context.request.get(await web.login_link())  # shares its cookies with the page
+    await page.goto(web.url)
     try:
         yield page, complaints
     finally:
