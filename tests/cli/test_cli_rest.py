@@ -74,13 +74,22 @@ def test_a_server_that_is_not_loopback_wants_the_token(
 ) -> None:
     async def scenario(yard: Yard) -> None:
         token = yard.write("token", "correct-horse-battery\n")
-        replica = await yard.start("one", listen="0.0.0.0:0", dashboard_token_file=token)
+        scrape = yard.write("scrape", "prometheus-reads-this\n")
+        replica = await yard.start(
+            "one", listen="0.0.0.0:0", dashboard_token_file=token, metrics_token_file=scrape
+        )
         url = (await replica.serving()).replace("0.0.0.0", "127.0.0.1")
         code, _, said = await yard.command(url, "tenant", "list")
         assert code == 1 and "token" in said
         code, _, said = await yard.command(url, "tenant", "list", "--token-file", str(token))
         assert code == 0, said
-        assert "correct-horse" not in replica.said()
+        narrow = "Bearer prometheus-reads-this"
+        assert (await ask(url, "GET", "/metrics", authorization=narrow)).status == 200
+        assert (await ask(url, "GET", "/metrics")).status == 401
+        for method, path in (("GET", "/api/v1/tenants"), ("PATCH", "/api/v1/tenants/acme")):
+            assert (await ask(url, method, path, authorization=narrow)).status == 401
+        for secret in ("correct-horse", "prometheus-reads"):
+            assert secret not in replica.said()
 
     play(scenario, tmp_path, database_url, app_keys)
 

@@ -240,6 +240,14 @@ BAD: dict[str, tuple[dict[str, str | None], str]] = {
     "an address that is none": ({"listen": "8080"}, "HOST:PORT"),
     "everybody may look": ({"listen": "0.0.0.0:0"}, "--dashboard-token-file is missing"),
     "a short token": ({"listen": "0.0.0.0:0", "dashboard-token-file": "short"}, "shorter than"),
+    "a short token for metrics": (
+        {"dashboard-token-file": "app.pem", "metrics-token-file": "short"},
+        "metrics is shorter than",
+    ),
+    "metrics with the token for everything": (
+        {"dashboard-token-file": "app.pem", "metrics-token-file": "app.pem"},
+        "can change things",
+    ),
     "half of TLS": ({"tls-cert-file": "short"}, "belong together"),
     "GitHub's address is none": ({"github-url": "github.example"}, "not a valid URL"),
     "GitHub's address holds a secret": ({"github-url": "https://a:b@h"}, "password"),

@@ -31,7 +31,9 @@ from runyard.wire.problem_codes import ProblemCode
 
 TOKEN = "correct-horse-battery-staple"
 LOCAL = Settings(token=TOKEN)
-PUBLIC = Settings(listen="192.0.2.7", token=TOKEN, secure=True)
+SCRAPE = "prometheus-reads-only-this"
+PUBLIC = Settings(listen="192.0.2.7", token=TOKEN, metrics_token=SCRAPE, secure=True)
+NAMED = Settings(token=TOKEN, metrics_token=SCRAPE, names=("fleet.example",))
 JSON = (("content-type", "application/json"),)
 
 
@@ -105,6 +107,8 @@ RECORDS = (
 )
 HERE, EVIL = "127.0.0.1:8000", "evil.example"
 BEARER, WRONG = f"Bearer {TOKEN}", "Bearer wrong-wrong-wrong-wrong"
+NARROW = f"Bearer {SCRAPE}"
+BY_PROXY = {"host": "fleet.example", "authorization": NARROW}
 
 ACCESS: list[tuple[str, Settings, str, tuple[str, ...], dict[str, str], int]] = [
     ("here, without a token", LOCAL, "GET", CLOSED, {"host": HERE}, 401),
@@ -117,6 +121,12 @@ ACCESS: list[tuple[str, Settings, str, tuple[str, ...], dict[str, str], int]] = 
     ("outside, a wrong token", PUBLIC, "GET", LOOKS, {"authorization": WRONG}, 401),
     ("outside, pretending to be here", PUBLIC, "GET", LOOKS, {"host": HERE}, 401),
     ("outside, with the token", PUBLIC, "GET", LOOKS, {"authorization": BEARER}, 200),
+    ("outside, the scrape token reads metrics", PUBLIC, "GET", ("/metrics",), {"authorization": NARROW}, 200),
+    ("outside, the scrape token reads no more", PUBLIC, "GET", CLOSED, {"authorization": NARROW}, 401),
+    ("outside, the scrape token makes no links", PUBLIC, "POST", (LOGIN_LINKS,), {"authorization": NARROW}, 401),
+    ("here, the scrape token reads no more", NAMED, "GET", CLOSED, {"host": HERE, "authorization": NARROW}, 401),
+    ("by a proxy, metrics without a token", NAMED, "GET", ("/metrics",), {"host": "fleet.example"}, 401),
+    ("by a proxy, metrics with the scrape token", NAMED, "GET", ("/metrics",), BY_PROXY, 200),
     ("here, alive", LOCAL, "GET", OPEN, {"host": HERE}, 200),
     ("by any name, alive", LOCAL, "GET", OPEN, {"host": EVIL}, 200),
     ("outside, alive", PUBLIC, "GET", OPEN, {}, 200),

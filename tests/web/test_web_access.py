@@ -41,8 +41,10 @@ def virtual(scenario: Callable[[VirtualClock], Awaitable[None]]) -> None:
         (Settings(listen="0.0.0.0"), "shorter than 16"),
         (Settings(listen="127.0.0.1"), "shorter than 16"),
         (Settings(listen="0.0.0.0", token="short"), "shorter than 16"),
+        (Settings(token=TOKEN, metrics_token="short"), "metrics is shorter than 16"),
+        (Settings(token=TOKEN, metrics_token=TOKEN), "can change things"),
     ],
-    ids=["any", "loopback", "short"],
+    ids=["any", "loopback", "short", "metrics", "same"],
 )
 def test_an_open_dashboard_cannot_be_set_up(settings: Settings, told: str) -> None:
     async def scenario(clock: VirtualClock) -> None:

@@ -36,6 +36,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     tls_key_file: Path | None
     public_url: str
     dashboard_token_file: Path | None
+    metrics_token_file: Path | None
     github: GithubFlags
     github_intake: str
     runner_group: int
@@ -149,6 +150,12 @@ SOCKET: tuple[Option, ...] = (
         type=_FILE,
         help="File with the token for dashboard and REST.  [default on loopback: dashboard.token in the data directory"
         " of 'runyard up', written if it is missing]",
+    ),
+    click.option(
+        "--metrics-token-file",
+        envvar="RUNYARD_METRICS_TOKEN_FILE",
+        type=_FILE,
+        help="File with a token that reads /metrics and nothing else, for Prometheus if --listen is not loopback.",
     ),
 )
 GITHUB: tuple[Option, ...] = (

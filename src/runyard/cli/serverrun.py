@@ -187,6 +187,7 @@ def _server_socket(
     settings = DashboardSettings(
         listen=sock.getsockname()[0],
         token=_dashboard_token(flags.dashboard_token_file, sock.getsockname()[0], log=log),
+        metrics_token=_metrics_token(flags.metrics_token_file),
         names=(public.hostname,) if public.hostname else (),
         secure=tls is not None or public.scheme == "https",
         namespace=flags.namespace,
@@ -195,8 +196,14 @@ def _server_socket(
     try:
         Access(settings, clock=clock)
     except AccessError as error:
-        raise BadSetting(f"--dashboard-token-file: {error}. Use a longer one") from None
+        raise BadSetting(
+            f"--dashboard-token-file, --metrics-token-file: {error}. Use another token"
+        ) from None
     return ServerSocket(sock=sock, access=settings, tls=tls)
+
+
+def _metrics_token(given: Path | None) -> str:
+    return "" if given is None else text_of("--metrics-token-file", given)
 
 
 def _dashboard_token(given: Path | None, address: str, *, log: Logger) -> str:

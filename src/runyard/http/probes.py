@@ -34,7 +34,7 @@ _EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 _FRESH = ("cache-control", "no-store")
 _SCHEME = Scheme(
     name="metrics",
-    meaning="The token of this server; the machine itself needs none on loopback.",
+    meaning="The token for metrics, or that of this server; the machine itself needs none on loopback.",
 )
 
 

@@ -4,7 +4,8 @@ Every request needs the token, on every address: as `Authorization: Bearer …`,
 form or a login link sets. Loopback is no exception, because jobs run there, too: their code can reach every port of
 the machine. `runyard` reads the token from a private file, which jobs cannot read.
 
-Metrics name no tenant, and are open to this machine.
+Metrics name no tenant. They are open to this machine, and on other addresses they also accept a token of their own,
+which gives access to nothing else.
 
 Invariants:
 - The cookie is a keyed hash of its own expiry, with a key derived from the token: it does not reveal the token, cannot
@@ -53,9 +54,14 @@ class Access:
         self._names = tuple(name.lower() for name in settings.names)
         self._key = _key(settings.token)
         self.cookie = f"{'__Host-' if settings.secure else ''}runyard-{self._key.hex()[:8]}"
-        if len(settings.token) < MIN_TOKEN_LENGTH:
+        for name, token in (("dashboard", settings.token), ("metrics", settings.metrics_token)):
+            if len(token) < MIN_TOKEN_LENGTH and (token or name == "dashboard"):
+                raise AccessError(
+                    f"the token of the {name} is shorter than {MIN_TOKEN_LENGTH} characters"
+                )
+        if settings.metrics_token == settings.token:
             raise AccessError(
-                f"the token of the dashboard is shorter than {MIN_TOKEN_LENGTH} characters"
+                "the token of the metrics is the dashboard's, which can change things"
             )
 
     def accepts_host(self, request: Request) -> bool:
@@ -76,6 +82,9 @@ class Access:
         if not self.accepts_host(request):
             return misdirected()
         if self.local and is_loopback(host_of(request.header("host"))):
+            return None
+        wanted = self._settings.metrics_token
+        if wanted and hmac.compare_digest(_digest(_bearer(request)), _digest(wanted)):
             return None
         return None if await self.allows(request) else _token_needed()
 

@@ -14,6 +14,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     listen: str = "127.0.0.1"
     token: str = ""  # required; the default is refused
+    metrics_token: str = ""  # reads the metrics and nothing else; empty: there is none
     names: tuple[str, ...] = ()
     secure: bool = False  # served over TLS: sets the cookie's Secure flag
     session: float = 7 * 86400.0

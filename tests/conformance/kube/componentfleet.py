@@ -139,6 +139,7 @@ async def running(cluster: Cluster, root: Path, *, database: str) -> AsyncIterat
     layout.prepare()
     secrets = load_or_make(layout, random.Random(3))
     token = ensure_token(layout.dashboard_token, random.Random(4))
+    ensure_token(layout.metrics_token, random.Random(5))
     write_pair(layout.tls, "ca", cluster.authority)  # the authority that the components trust
     await asyncio.to_thread(images.build, layout)
     transport = cluster.transport()

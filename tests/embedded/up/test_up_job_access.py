@@ -145,8 +145,9 @@ def test_reasons_of_readiness_need_the_token(up: Up) -> None:
 
 
 def test_the_token_is_in_a_file_that_only_its_owner_can_read(up: Up) -> None:
-    mode = (up.data / "dashboard.token").stat().st_mode
-    assert stat.S_IMODE(mode) == 0o600
+    for name in ("dashboard.token", "metrics.token"):
+        mode = (up.data / name).stat().st_mode
+        assert stat.S_IMODE(mode) == 0o600
 
 
 def runyard(up: Up, *argv: str, **env: str) -> "subprocess.CompletedProcess[str]":

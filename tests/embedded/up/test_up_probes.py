@@ -73,6 +73,7 @@ def test_a_job_reads_no_reasons_and_a_web_page_nothing_under_its_own_name(
 ) -> None:
     layout = Layout(tmp_path)
     ensure_token(layout.dashboard_token, random.Random(1), first=TOKEN)
+    ensure_token(layout.metrics_token, random.Random(2))
 
     async def scenario() -> None:
         sock = socket.create_server(("127.0.0.1", 0))

@@ -4,6 +4,7 @@
     tls/                  the machine's certificate authority, and the API's certificate
     secrets.json          keys and tokens, generated once (0600)
     dashboard.token       for the dashboard and the REST API (0600)
+    metrics.token         for the metrics, from other machines (0600)
     ports.json            the chosen ports, so that they stay
     urls.json             the address of every component, for users and scripts
     restarts.json         which components were restarted, and why
@@ -61,6 +62,11 @@ class Layout(msgspec.Struct, frozen=True):
     def dashboard_token(self) -> Path:
         """The token for the dashboard and the REST API."""
         return self.root / "dashboard.token"
+
+    @property
+    def metrics_token(self) -> Path:
+        """The token for the metrics, which gives access to nothing else."""
+        return self.root / "metrics.token"
 
     @property
     def tls(self) -> Path:

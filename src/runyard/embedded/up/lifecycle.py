@@ -95,6 +95,7 @@ async def running(
         stores.check(layout, in_use)
         new_authority = stores.known(layout) and not has_authority(layout)
         ensure_token(layout.dashboard_token, rng, first=secrets.dashboard_token)
+        ensure_token(layout.metrics_token, rng)
         probed = ("operator", *host_names(options.hosts))
         sockets = ports.bind(
             layout, host=options.listen, wanted={"server": options.port}, probed=probed

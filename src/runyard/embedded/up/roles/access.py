@@ -25,6 +25,7 @@ def access_settings(context: Context, address: str) -> Settings:
     return Settings(
         listen=address,
         token=read_token(layout.dashboard_token),
+        metrics_token=read_token(layout.metrics_token),
         secure=not is_loopback(address),
         github=github,
     )
