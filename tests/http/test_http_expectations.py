@@ -22,6 +22,6 @@ def test_the_decoders_own_notation_reaches_nobody(body: bytes, place: str) -> No
     decode: Callable[[bytes], object] = msgspec.json.Decoder(TenantPatch).decode
     with pytest.raises(msgspec.ValidationError) as error:
         decode(body)
-    said = in_words(error.value)
-    assert said.startswith(place)
-    assert not set("`$") & set(said) and "float" not in said
+    message = in_words(error.value)
+    assert message.startswith(place)
+    assert not set("`$") & set(message) and "float" not in message

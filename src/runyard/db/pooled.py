@@ -24,11 +24,11 @@ cancels a statement and drops an idle transaction, and we stop waiting for a ser
 
 A connection is closed, and replaced by the pool, in three cases: its transaction is cancelled while a statement of ours
 runs on libpq (a client that left, a loop that ends), a migration changed the tables of its prepared statements, or the
-server is gone. The library logs each as a warning; whoever runs the transaction gets the error that matters.
+server is gone. The library logs each as a warning, which `telemetry.log` drops; whoever runs the transaction gets the
+error that matters.
 """
 
 import asyncio
-import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -383,7 +383,6 @@ async def open_pool(
     `patience` is how long a transaction waits for a connection, `deadline` how long it may last. Whether a
     pooler is in between is detected for each connection; with `direct=False` it is assumed.
     """
-    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
     pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
         conninfo,
         connection_class=Connection,

@@ -64,6 +64,8 @@ class _LibraryLines(logging.Handler):
 
 
 _LIBRARIES = _LibraryLines()
+# Loggers whose warnings are about ordinary events: a pool that replaces a connection which was closed on purpose.
+_QUIET = ("psycopg.pool",)
 
 
 class _Stderr:
@@ -92,6 +94,8 @@ def configure(
     root = logging.getLogger()
     root.addHandler(_LIBRARIES)  # a second time has no effect
     root.setLevel(logging.INFO if number <= logging.DEBUG else max(number, logging.WARNING))
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def _configure(

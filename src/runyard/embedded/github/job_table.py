@@ -22,6 +22,11 @@ class JobTable:
         """All jobs ever, by id."""
         return MappingProxyType(self._jobs)
 
+    @property
+    def last_id(self) -> int:
+        """The id of the newest job, the largest; 0 if there is none."""
+        return next(reversed(self._jobs), 0)
+
     def job(self, job_id: int) -> Job:
         """One job; raises `PracticeError` if there is none."""
         job = self._jobs.get(job_id)

@@ -444,8 +444,7 @@ class PracticeState:
         self.touch("job", job.id)
 
     def _next_job_id(self) -> int:
-        last = next(reversed(self.jobs), 0)
-        return max(last + 1, _FIRST_JOB + self._settings.epoch)
+        return max(self._job_table.last_id + 1, _FIRST_JOB + self._settings.epoch)
 
     def _id(self) -> int:
         # With gaps, so that no caller relies on consecutive ids.
