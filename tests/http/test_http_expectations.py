@@ -22,6 +22,6 @@ def test_the_decoders_own_notation_reaches_nobody(body: bytes, place: str) -> No
     decode: Callable[[bytes], object] = msgspec.json.Decoder(TenantPatch).decode
     with pytest.raises(msgspec.ValidationError) as error:
         decode(body)
-    message = in_words(error.value)
-    assert message.startswith(place)
-    assert not set("`$") & set(message) and "float" not in message
+    text = in_words(error.value)
+    assert text.startswith(place)
+    assert not set("`$") & set(text) and "float" not in text

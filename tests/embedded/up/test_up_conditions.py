@@ -37,24 +37,24 @@ class SteppedClock(RealClock):
 
 def test_a_server_that_cannot_reach_github_is_not_taken_for_one_without_jobs() -> None:
     async def main() -> list[str]:
-        health, messages = Health(RealClock(), (BROKEN, SLOW)), list[str]()
+        health, reported = Health(RealClock(), (BROKEN, SLOW)), list[str]()
         routes = probe_routes(health, Freshness(RealClock()), None, needs=("broken",))
         listening = await listen(Routes("server", "v1", routes).handle)
         clock = SteppedClock()
-        watching = asyncio.create_task(watch(listening.url, clock=clock, report=messages.append))
+        watching = asyncio.create_task(watch(listening.url, clock=clock, report=reported.append))
         await clock.round()
-        assert messages == []
+        assert reported == []
         health.fail("broken", "no route")
         health.fail("slow", "a bit")
         await clock.round()
         await clock.round()  # it is reported once
-        assert len(messages) == 1 and BROKEN.fix in messages[0] and "no route" in messages[0]
+        assert len(reported) == 1 and BROKEN.fix in reported[0] and "no route" in reported[0]
         await listening.close()
         await clock.round()  # a server that restarts changes nothing
-        assert len(messages) == 1
+        assert len(reported) == 1
         watching.cancel()
         await asyncio.wait((watching,))
-        return messages
+        return reported
 
     assert asyncio.run(main())
 
