@@ -9,7 +9,8 @@ from tests.xcresult.cache.databases import ONE_CASE, Rows, write
 from runyard.xcresult.bundle.reading import read_bundle
 from runyard.xcresult.cache.reading import read_cache
 from runyard.xcresult.reader.figures import figures
-from runyard.xcresult.reader.model import Result
+from runyard.xcresult.reader.model import Place, Result
+from runyard.xcresult.reader.verdict import Verdict, verdict
 
 SESSION = "a7ex__session_level_failure"
 MIXED = "fastlane__Xcode26-Mixed-XCTest-SwiftTesting"
@@ -53,6 +54,29 @@ def read(path: Path, *tables: dict[str, Rows]) -> Result:
 def test_a_merged_bundle_does_not_have_a_test_plan_without_a_name(tmp_path: Path) -> None:
     unnamed: dict[str, Rows] = {"Invocations": [{"scheme": None}], "TestPlans": [{"name": None}]}
     assert read(tmp_path, unnamed).test_plan is None
+
+
+@pytest.mark.parametrize(
+    ("severity", "tests", "expected"),
+    [
+        (0, False, Verdict.BUILD_FAILED),
+        (2, False, Verdict.NO_TESTS),
+        (None, False, Verdict.NO_TESTS),
+        (0, True, Verdict.FAILURE),
+    ],
+)
+def test_a_failed_build_is_not_lost_with_the_store(
+    tmp_path: Path, severity: int | None, tests: bool, expected: Verdict
+) -> None:
+    url = "file:///Users/ci/App.swift#StartingLineNumber=2"
+    issues: dict[str, Rows] = {
+        "DocumentLocations": [{"url": url}],
+        "BuildIssues": [{"message": "x", "severity": severity, "documentLocation_fk": 1}],
+    }
+    result = read(tmp_path, issues, {} if tests else {"TestCaseRuns": []})
+    assert verdict(result) is expected
+    places = [issue.place for issue in result.build_issues]
+    assert places == ([Place("/Users/ci/App.swift", 3)] if expected is Verdict.BUILD_FAILED else [])
 
 
 def test_a_case_and_its_run(tmp_path: Path) -> None:

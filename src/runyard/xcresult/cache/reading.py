@@ -3,7 +3,8 @@
 Apple's tool writes `database.sqlite3` into a bundle when test results are first read; some teams keep only that file
 and Info.plist. It is the second-best source: it has no logs, no sizes of attachments, and for older data no identifiers
 of passed tests, which are derived from suite and function here. It also mixes the issues of the build with those of the
-action without distinction, so a result from it has no build issues.
+action without distinction, so a result from it has no build issues; but if there is no test, the errors are those of a
+build that failed.
 """
 
 from pathlib import Path
@@ -25,8 +26,10 @@ from runyard.xcresult.reader.cases import (
     is_sessionless,
     runner_errors,
 )
+from runyard.xcresult.reader.issues import document_place
 from runyard.xcresult.reader.model import (
     Bug,
+    BuildIssue,
     Case,
     Result,
     Run,
@@ -38,6 +41,8 @@ from runyard.xcresult.reader.model import (
 )
 from runyard.xcresult.reader.runs import STATUSES
 
+ERROR = 0
+"""The severity of an error; that of a warning is 2."""
 SuiteKey = tuple[str, str, tuple[str, ...]]
 """Plan, target, names of the suites."""
 
@@ -67,6 +72,7 @@ class _Reading:
         self._devices = same_devices(self._actions)
         self._details = Details(database, activities=wanted.activities, present=present)
         self._facts = _Facts(database)
+        self._database = database
         self._tools = next(database.rows("DeveloperTools"), None)
 
     def result(self, format_: str) -> Result:
@@ -84,6 +90,7 @@ class _Reading:
             suites=suites,
             cases=cases,
             errors=runner_errors(cases, targets),
+            build_issues=() if cases else _build_errors(self._database),
             xcode=_xcode(self._tools) if self._tools else "",
         )
 
@@ -234,6 +241,22 @@ def _identifier(where: Where, case: Row) -> str:
         return found
     suite = where.suites[-1].text("identifier", "name") if where.suites else ""
     return f"{suite}/{case.text('name')}" if suite else case.text("name")
+
+
+def _build_errors(database: Database) -> tuple[BuildIssue, ...]:
+    places = database.by_id("DocumentLocations")
+    return tuple(
+        BuildIssue(
+            kind="error",
+            message=row.text("message"),
+            issue_type=row.text("issueType"),
+            target=row.text("producingTarget"),
+            place=document_place(place.text("url")) if place else None,
+        )
+        for row in database.rows("BuildIssues")
+        if row.real("severity") == ERROR
+        for place in (places.get(row.integer("documentLocation_fk")),)
+    )
 
 
 def _xcode(tools: Row) -> str:
