@@ -4,8 +4,8 @@ Each component has a file of roles in `deploy/roles` with exactly what it needs:
 nothing, one too many and a stolen credential does more. A test runs the components, records what they request, and
 compares.
 
-`deploy/roles/interchange` holds further roles for the same accounts, with which Tuist's own controller and agent can run
-beside runyard's components or in place of them. They are optional.
+`deploy/roles/interchange` holds further, optional roles for the same accounts, with which Tuist's own controller and
+agent can run beside runyard's components or in place of them.
 
 All hosts share one role; the admission policy in `deploy/admission` limits a host to its own Node and its own Pods. The
 embedded API has the same policy built in.

@@ -50,6 +50,7 @@ func newManager() (manager.Manager, error) {
 		return nil, err
 	}
 	config.QPS, config.Burst = 100, 100
+	config.UserAgent = "kube-client/1.0"
 	config.Wrap(func(inner http.RoundTripper) http.RoundTripper { return counted{inner} })
 	leaseDuration, renewDeadline, retryPeriod := leaseTimes()
 	return ctrl.NewManager(config, ctrl.Options{
