@@ -1,9 +1,13 @@
 """`runyard up` on the command line: bad values are refused in one line, and what happens is said in lines."""
 
 import io
+import json
+import re
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -12,13 +16,14 @@ from runyard.cli.github_auth import GithubIdentity
 from runyard.cli.githubfiles import AppDirectory, Connected
 from runyard.cli.main import cli
 from runyard.cli.main import run as run_cli
-from runyard.cli.up_output import LiveOutput, UpOutput
+from runyard.cli.up_output import JsonLines, LiveOutput, UpOutput
+from runyard.clock import RealClock
 from runyard.embedded.github.identity import KeyPair
 from runyard.embedded.lock import DirectoryInUse
-from runyard.embedded.up.demo.faults import Healed
-from runyard.embedded.up.demo.scenario import DemoFailed, JobState, Outcome
+from runyard.embedded.up.demo.events import Fault, FaultView, JobState, LeftOver
+from runyard.embedded.up.demo.scenario import DemoFailed, Outcome
 from runyard.embedded.up.layout import BadDirectory
-from runyard.embedded.up.machine import Options, RealGitHub
+from runyard.embedded.up.machine import Machine, Options, RealGitHub, Urls
 from runyard.embedded.up.ports import PortTaken
 from runyard.embedded.up.supervisor import ComponentFailed, ComponentView
 
@@ -27,7 +32,7 @@ OUTCOME = Outcome(
     succeeded=19,
     failed_as_scripted=1,
     leaked=0,
-    healed=(Healed(what="a fault", seconds=2.0),),
+    healed=(FaultView(fault=Fault.AGENT_KILLED, what="a fault", seconds=2.0),),
     findings=(),
 )
 
@@ -226,6 +231,97 @@ def test_a_job_is_told_when_it_ends_and_only_then() -> None:
     assert [line.split(" s  ", 1)[1] for line in file.getvalue().splitlines()] == [
         "job '[red]a': success on r"
     ]
+
+
+def play_demo(shown: UpOutput) -> None:
+    """What a demo tells its output, with many lines after each fact."""
+    killed = FaultView(fault=Fault.AGENT_KILLED, what="the agent", detail="kill -9 of the agent")
+    leaked = FaultView(fault=Fault.POD_LEAKED, what="the Pod", detail="a Pod is stamped")
+    job = JobState(name="build", state="completed", conclusion="failure", runner="r")
+    with shown:
+        shown.component(ComponentView(name="kube", state="running", pid=7, starts=1))
+        shown.up(MACHINE)
+        for view in (killed, msgspec.structs.replace(killed, seconds=1.5), leaked):
+            shown.fault(view)
+        shown.component(ComponentView(name="kube", state="waiting", starts=1, code=-9))
+        shown.component(ComponentView(name="kube", state="running", pid=8, starts=2))
+        shown.jobs((job, JobState(name="test", state="in_progress"), JobState(name="c")))
+        shown.left_over(LeftOver(kinds={"pods": (), "vms": ("vm-1",)}))
+        for number in range(60):
+            shown.report(f"line {number}")
+        shown.outcome(OUTCOME)
+        shown.report("stopping")
+
+
+MACHINE = Machine(
+    options=Options(data=Path("/data"), demo=True),
+    secrets=None,  # type: ignore[arg-type] # not shown
+    urls=Urls(kube="", server="http://127.0.0.1:1", github=""),
+    supervisor=None,  # type: ignore[arg-type] # not shown
+    database=SimpleNamespace(notice=""),  # type: ignore[arg-type] # only its notice is shown
+    kube=None,  # type: ignore[arg-type] # not shown
+    clock=RealClock(),
+)
+KEPT = (
+    "Dashboard: http://127.0.0.1:1/",
+    "healed: the agent, after 1.5 s",
+    "fault: a Pod is stamped",
+    "left over: pods 0, vms 1 (vm-1)",
+)
+
+
+def told(text: str) -> list[str]:
+    """The lines of an output, without their times and without colours."""
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r", "\n")
+    return [line.split(" s  ", 1)[-1].rstrip() for line in plain.splitlines()]
+
+
+def live_picture() -> list[str]:
+    file = io.StringIO()
+    play_demo(LiveOutput(Console(file=file, width=100, height=30, force_terminal=True)))
+    return told(file.getvalue())
+
+
+def test_a_terminal_is_told_every_line_that_a_pipe_is_told() -> None:
+    shown, file = output()
+    play_demo(shown)
+    live = iter(live_picture())
+    for line in told(file.getvalue()):
+        assert line in live, f"{line!r} is missing, or comes too early"
+
+
+def test_the_address_the_faults_and_what_is_left_over_stay_on_the_screen() -> None:
+    live = live_picture()
+    last = live[len(live) - live[::-1].index("stopping") :]  # below the last line
+    for fact in KEPT:
+        assert fact in last
+    assert any("✗" in line for line in last)
+
+
+def test_a_pipe_is_told_every_fact_that_stays_on_a_screen() -> None:
+    shown, file = output()
+    play_demo(shown)
+    lines = [line.removeprefix("up. ") for line in told(file.getvalue())]
+    for fact in KEPT:
+        assert fact in lines
+
+
+def test_json_has_the_facts_as_fields() -> None:
+    file = io.StringIO()
+    play_demo(JsonLines(Console(file=file, width=60)))
+    events = [json.loads(line) for line in file.getvalue().splitlines()]
+    faults = [(e["fault"], e["took"]) for e in events if e["event"] == "fault"]
+    assert faults == [("agent-killed", None), ("agent-killed", 1.5), ("pod-leaked", None)]
+    assert [e["kinds"] for e in events if e["event"] == "left_over"] == [
+        {"pods": [], "vms": ["vm-1"]}
+    ]
+
+
+def test_a_screen_that_is_too_low_shows_what_matters_first() -> None:
+    file = io.StringIO()
+    play_demo(LiveOutput(Console(file=file, width=100, height=7, force_terminal=True)))
+    live = told(file.getvalue())
+    assert "Dashboard: http://127.0.0.1:1/" in live[len(live) - live[::-1].index("stopping") :]
 
 
 def test_the_live_picture_ends_with_the_outcome_too() -> None:

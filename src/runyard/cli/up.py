@@ -51,7 +51,9 @@ DEMO_HOSTS = 2
     help="Directory of an unpacked actions runner (with run.sh); needed with --github.",
 )
 @click.option(
-    "--plain", is_flag=True, help="Print lines instead of a live screen, also on a terminal."
+    "--plain",
+    is_flag=True,
+    help="Print only lines, without a live summary below them, also on a terminal.",
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object per line, for scripts."

@@ -1,4 +1,7 @@
-"""Output of `runyard up`: a live screen on a terminal, plain lines elsewhere, JSON for scripts.
+"""Output of `runyard up`: lines, with a live summary below them on a terminal; JSON for scripts.
+
+A terminal and a pipe get the same lines: `LiveOutput` prints what `UpOutput` prints and repeats the facts that must
+not scroll away (the dashboard's address, the faults, what is left over, jobs, components) in the same words below.
 
 The outcome is always the last line of standard output, so that a script can read it. A closed pipe or terminal never
 interrupts the command.
@@ -13,20 +16,22 @@ from typing import Self
 import msgspec
 from rich.console import Console, Group
 from rich.live import Live
+from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
 from runyard.cli.githubcheck import Line
-from runyard.embedded.up.demo.scenario import JobState, Outcome
+from runyard.embedded.up.demo.events import DemoListener, Fault, FaultView, JobState, LeftOver
+from runyard.embedded.up.demo.scenario import Outcome
 from runyard.embedded.up.lifecycle import ProgressListener
 from runyard.embedded.up.machine import Machine
 from runyard.embedded.up.supervisor import ComponentView
 
 _MARKS = {"success": ("✓", "green"), "failure": ("✗", "red"), "cancelled": ("–", "yellow")}
-_LINES = 8
+_FRAMES = 8  # per second
 
 
-class UpOutput(ProgressListener):
+class UpOutput(ProgressListener, DemoListener):
     """Prints plain lines with the seconds since the start."""
 
     def __init__(self, console: Console) -> None:
@@ -80,7 +85,7 @@ class UpOutput(ProgressListener):
         """Print the URLs when everything runs; `login` opens the dashboard once."""
         where = f" --data '{machine.layout.root}'"
         state = "up, but GitHub cannot be used yet" if self._github_fails else "up"
-        self.report(f"{state}. Dashboard: {login or machine.urls.server + '/'}")
+        self.report(f"{state}. {dashboard_line(machine, login)}")
         self.report(
             f"this link works once, for 5 minutes; for another one: runyard dashboard{where}"
         )
@@ -112,11 +117,17 @@ class UpOutput(ProgressListener):
                 self.report(f"job {state.name!r}: {shown} on {state.runner}")
             self._done[state.name] = shown
 
+    def fault(self, view: FaultView) -> None:
+        """Print a fault, or the recovery from it."""
+        self.report(view.line())
+
+    def left_over(self, left: LeftOver) -> None:
+        """Print what is left over at the end."""
+        self.report(left.line())
+
     def outcome(self, outcome: object) -> None:
         """Print the outcome as the last line."""
         assert isinstance(outcome, Outcome)
-        for each in outcome.healed:
-            self.report(f"recovered in {each.seconds:.1f} s: {each.what}")
         self._last = outcome.line()
 
     def failed(self, text: str) -> None:
@@ -126,14 +137,16 @@ class UpOutput(ProgressListener):
 
 
 class LiveOutput(UpOutput):
-    """Draws components, jobs and the last lines in place."""
+    """Prints the same lines, and draws the facts that must stay on the screen below them."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
+        self._dashboard = ""
         self._components: dict[str, ComponentView] = {}
         self._states: tuple[JobState, ...] = ()
-        self._lines: list[str] = []
-        self._live = Live(console=console, refresh_per_second=8, transient=False)
+        self._faults: dict[Fault, FaultView] = {}
+        self._left: LeftOver | None = None
+        self._live = Live(console=console, refresh_per_second=_FRAMES, transient=False)
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -149,28 +162,55 @@ class LiveOutput(UpOutput):
         self._live.stop()
         super().__exit__(kind, error, trace)
 
-    def report(self, text: str) -> None:
-        """Add a line to the last lines."""
-        self._lines = [*self._lines, f"{self._elapsed():6.1f} s  {text}"][-_LINES:]
-        self._draw()
-
     def component(self, view: ComponentView) -> None:
-        """Update the table of components; a component that died is also a line."""
+        """Print a death and a return, and update the table of components."""
         self._components[view.name] = view
         super().component(view)
         self._draw()
 
+    def up(self, machine: Machine, login: str) -> None:
+        """Print the URLs, and keep the dashboard's."""
+        self._dashboard = dashboard_line(machine, login)
+        super().up(machine, login)
+        self._draw()
+
     def jobs(self, states: tuple[JobState, ...]) -> None:
-        """Update the row of jobs."""
+        """Print the jobs that ended, and update the row of jobs."""
         self._states = states
+        super().jobs(states)
+        self._draw()
+
+    def fault(self, view: FaultView) -> None:
+        """Print a fault or its recovery, and keep it."""
+        self._faults[view.fault] = view
+        super().fault(view)
+        self._draw()
+
+    def left_over(self, left: LeftOver) -> None:
+        """Print what is left over, and keep it."""
+        self._left = left
+        super().left_over(left)
+        self._draw()
+
+    def ended(self, seconds: float) -> None:
+        """Print that everything has stopped; the dashboard's address leads nowhere then."""
+        self._dashboard = ""
+        super().ended(seconds)
         self._draw()
 
     def _draw(self) -> None:
         with contextlib.suppress(OSError):
-            self._show()
+            line = Rule(style="dim")
+            self._live.update(Group(line, *self._facts(), self._row(), self._table()))
 
-    def _show(self) -> None:
-        self._live.update(Group(self._table(), self._row(), Text("\n".join(self._lines))))
+    def _facts(self) -> list[Text]:
+        """What must not scroll away, in the words of the lines above."""
+        found = [Text(self._dashboard, style="bold")] if self._dashboard else []
+        for view in self._faults.values():
+            found.append(Text(view.line(), style="yellow" if view.seconds is None else "green"))
+        if self._left is not None:
+            found.append(Text(self._left.line(), style="red" if self._left.count else "green"))
+        return found
 
     def _table(self) -> Table:
         table = Table(box=None, pad_edge=False)
@@ -233,6 +273,15 @@ class JsonLines(UpOutput):
                 self._print_event("job", **msgspec.to_builtins(state))
             self._done[state.name] = state.state
 
+    def fault(self, view: FaultView) -> None:
+        """Print a fault, or the recovery from it."""
+        fields = msgspec.to_builtins(view)
+        self._print_event("fault", took=fields.pop("seconds"), **fields)
+
+    def left_over(self, left: LeftOver) -> None:
+        """Print what is left over at the end."""
+        self._print_event("left_over", **msgspec.to_builtins(left))
+
     def outcome(self, outcome: object) -> None:
         """Print the outcome as the last line."""
         self._last = self._line("outcome", **msgspec.to_builtins(outcome))
@@ -243,6 +292,11 @@ class JsonLines(UpOutput):
     def _line(self, event: str, **more: object) -> str:
         said = {"event": event, "seconds": round(self._elapsed(), 3), **more}
         return msgspec.json.encode(said).decode()
+
+
+def dashboard_line(machine: Machine, login: str) -> str:
+    """The link that opens the dashboard; its address if there is none."""
+    return f"Dashboard: {login or machine.urls.server + '/'}"
 
 
 class _QuietConsole(Console):

@@ -177,9 +177,7 @@ async def _live(options: Options, show: UpOutput, who: GithubIdentity | None) ->
         ) as machine:
             show.up(machine, await login_url(machine))
             if options.demo:
-                story = run_scenario(
-                    machine, clock=clock, rng=rng, report=show.report, show=show.jobs
-                )
+                story = run_scenario(machine, clock=clock, rng=rng, listener=show)
                 show.outcome(await unless(shutdown.begun, story))
             else:
                 await shutdown.begun.wait()

@@ -22,6 +22,8 @@ from tests.embedded.up.upsupport import (
     nothing_left,
 )
 
+from runyard.embedded.up.demo.leaks import KINDS
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(300),
@@ -63,10 +65,12 @@ def test_the_demo_ends_as_scripted_and_leaves_nothing_behind() -> None:
     with directory() as place:
         place.mkdir()
         lines = play(command("--demo"), place, environment())
-    assert sum("recovered in" in line for line in lines) == 4
+    assert sum("  fault: " in line for line in lines) == 4
+    assert sum("  healed: " in line for line in lines) == 4
+    (left,) = [line.partition("left over: ")[2] for line in lines if "  left over: " in line]
+    assert left == ", ".join(f"{kind} 0" for kind in KINDS)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert timeless(lines[-1]) in map(timeless, readme.splitlines())
-    assert sum("left over, " in line and line.endswith(": 0") for line in lines) == 7
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from runyard.embedded.up.demo.faults import Healed
+from runyard.embedded.up.demo.events import Fault, FaultView, LeftOver
 from runyard.embedded.up.demo.jobs import daemon_marker, jobs
 from runyard.embedded.up.demo.leaks import KINDS, FleetSnapshot, leaks, processes
 from runyard.embedded.up.demo.scenario import Outcome
@@ -118,7 +118,10 @@ def test_the_last_line_says_what_was_counted() -> None:
         succeeded=19,
         failed_as_scripted=1,
         leaked=0,
-        healed=(Healed(what="a", seconds=1.2), Healed(what="b", seconds=7.6)),
+        healed=(
+            FaultView(fault=Fault.AGENT_KILLED, what="a", seconds=1.2),
+            FaultView(fault=Fault.SERVER_KILLED, what="b", seconds=7.6),
+        ),
         findings=(),
     )
     assert outcome.line() == (
@@ -148,3 +151,9 @@ def test_the_script_has_twenty_jobs_and_four_of_them_misbehave() -> None:
 
 def test_two_runs_have_different_daemon_markers() -> None:
     assert daemon_marker("a") != daemon_marker("b")
+
+
+def test_what_is_left_over_is_counted_by_kind_and_named() -> None:
+    left = LeftOver(kinds={"pods": ("a", "b"), "vms": ()})
+    assert left.count == 2
+    assert left.line() == "left over: pods 2 (a, b), vms 0"

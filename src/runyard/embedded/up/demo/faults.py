@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from runyard.clock import Clock
+from runyard.embedded.up.demo.events import DemoListener, Fault, FaultView
 from runyard.embedded.up.demo.observer import SPACE, Observer, busy
 from runyard.embedded.up.faults import armed_after_stamp
 from runyard.embedded.up.practice import ACCOUNT, IMAGES, POOL
@@ -26,49 +27,48 @@ class NotRecovered(Exception):
     """The fleet did not recover in time; the message names the fault and the log to read."""
 
 
-class Healed(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault, and how long the recovery took."""
-
-    what: str
-    seconds: float
-
-
 class Faults:
     """Applies faults to the running fleet."""
 
-    def __init__(self, observer: Observer, *, clock: Clock, report: Callable[[str], None]) -> None:
+    def __init__(self, observer: Observer, *, clock: Clock, listener: DemoListener) -> None:
         self._observer = observer
         self._machine = observer.machine
         self._clock = clock
-        self._report = report
+        self._listener = listener
 
-    async def kill_agent(self) -> Healed:
+    async def kill_agent(self) -> FaultView:
         """Kills the first host's agent with SIGKILL while its VMs run."""
         host = self._machine.hosts[0]
         pid, killed_at = self._machine.supervisor.pid(host), self._clock.now()
-        self._report(f"fault: kill -9 of the node agent of {host} (process {pid})")
+        fault = self._begin(
+            Fault.AGENT_KILLED,
+            "the killed node agent",
+            f"kill -9 of the node agent of {host} (process {pid})",
+        )
         os.kill(pid, signal.SIGKILL)
 
         async def back() -> bool:
             new = self._machine.supervisor.pid(host)
             return new not in (0, pid) and await self._observer.lease_renewed(host) > killed_at
 
-        return await self._until(back, "the killed node agent", log=host)
+        return await self._until(back, fault, log=host)
 
     async def kill_server_between_stamp_and_commit(
         self, queue: Callable[[], Awaitable[None]]
-    ) -> Healed:
+    ) -> FaultView:
         """Kills the server when a Pod is stamped and Postgres does not know it yet."""
         machine = self._machine
         pid = machine.supervisor.pid("server")
         armed = armed_after_stamp(machine.layout)
         write_whole(armed, "")
-        self._report(
-            "fault: the server will be killed right after its next stamp, before its commit"
+        fault = self._begin(
+            Fault.SERVER_KILLED,
+            "the server killed between stamp and commit",
+            "the server will be killed right after its next stamp, before its commit",
         )
         await queue()
         await self._wait(lambda: _gone(armed), "the kill of the server", log="server")
-        self._report(
+        self._listener.report(
             f"the server (process {pid}) was killed, with a Pod stamped and nothing committed"
         )
         stamped = {pod["metadata"]["uid"] for pod in await self._observer.pods() if busy(pod)}
@@ -79,15 +79,17 @@ class Faults:
             slots = {slot["pod_uid"]: slot["state"] for slot in await self._observer.slots()}
             return all(slots.get(uid) not in ("offered", "armed") for uid in stamped)
 
-        return await self._until(
-            resolved, "the server killed between stamp and commit", log="server"
-        )
+        return await self._until(resolved, fault, log="server")
 
-    async def leak_a_stamped_pod(self) -> Healed:
+    async def leak_a_stamped_pod(self) -> FaultView:
         """Stamps a Pod as busy that belongs to no job: an incident that once stopped a whole fleet."""
         pod = await self._idle_pod()
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-        self._report(f"fault: {name} is stamped as busy by hand, and belongs to no job")
+        fault = self._begin(
+            Fault.POD_LEAKED,
+            "the leaked stamped Pod",
+            f"{name} is stamped as busy by hand, and belongs to no job",
+        )
         stamp = {"metadata": {"uid": uid, "labels": {names.POOL_OWNER: ACCOUNT}}}
         await self._machine.kube.patch(PODS, name, stamp, namespace=SPACE)
 
@@ -97,11 +99,15 @@ class Faults:
             names_left = {each["metadata"]["name"] for each in accounts.items}
             return uid not in pods and name not in names_left
 
-        return await self._until(reaped, "the leaked stamped Pod", log="server")
+        return await self._until(reaped, fault, log="server")
 
-    async def roll_the_image(self) -> Healed:
+    async def roll_the_image(self) -> FaultView:
         """Sets a new image for the whole pool while jobs run."""
-        self._report(f"change: the pool's image becomes {IMAGES[1]}")
+        fault = self._begin(
+            Fault.IMAGE_ROLLED,
+            "the image roll",
+            f"the pool's image becomes {IMAGES[1]} while jobs run",
+        )
         spec = {"spec": {"image": IMAGES[1]}}
         await self._machine.kube.patch(RUNNER_POOLS, POOL, spec, namespace=SPACE)
 
@@ -120,7 +126,7 @@ class Faults:
             ]
             return len(new) == len(pods) == replicas
 
-        return await self._until(rolled, "the image roll", log="operator")
+        return await self._until(rolled, fault, log="operator")
 
     async def _idle_pod(self) -> dict[str, Any]:
         found: list[dict[str, Any]] = []
@@ -137,10 +143,18 @@ class Faults:
         await self._wait(one, "an idle runner", log="operator")
         return found[0]
 
-    async def _until(self, healed: Callable[[], Awaitable[bool]], what: str, *, log: str) -> Healed:
-        seconds = await self._wait(healed, what, log=log)
-        self._report(f"healed: {what}, after {seconds:.1f} s")
-        return Healed(what=what, seconds=seconds)
+    def _begin(self, fault: Fault, what: str, detail: str) -> FaultView:
+        view = FaultView(fault=fault, what=what, detail=detail)
+        self._listener.fault(view)
+        return view
+
+    async def _until(
+        self, healed: Callable[[], Awaitable[bool]], fault: FaultView, *, log: str
+    ) -> FaultView:
+        seconds = await self._wait(healed, fault.what, log=log)
+        over = msgspec.structs.replace(fault, seconds=round(seconds, 3))
+        self._listener.fault(over)
+        return over
 
     async def _wait(
         self, condition: Callable[[], Awaitable[bool]], what: str, *, log: str

@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 from runyard.clock import Clock
 from runyard.db.pooled import open_pool
+from runyard.embedded.up.demo.events import DemoListener
 from runyard.embedded.up.demo.jobs import daemon_marker
 from runyard.embedded.up.demo.observer import Observer
-from runyard.embedded.up.demo.scenario import DemoFailed, DemoScenario, JobState, Outcome
+from runyard.embedded.up.demo.scenario import DemoFailed, DemoScenario, Outcome
 from runyard.embedded.up.hosts import driver_for
 from runyard.embedded.up.machine import Machine
 from runyard.embedded.up.practice_client import PracticeClient
@@ -19,14 +20,13 @@ async def run_scenario(
     *,
     clock: Clock,
     rng: random.Random,
-    report: Callable[[str], None],
-    show: Callable[[tuple[JobState, ...]], None],
+    listener: DemoListener,
 ) -> Outcome:
     """Runs the scenario on a machine that is up; raises `DemoFailed` or `NotRecovered`."""
     run = rng.randbytes(4).hex()
     transport = HttpTransport(machine.urls.github)
     isolation = (await driver_for(machine.layout, machine.hosts[0], clock=clock)).isolation
-    report(f"isolation: {isolation.kind} ({isolation.detail})")
+    listener.report(f"isolation: {isolation.kind} ({isolation.detail})")
     try:
         async with open_pool(machine.conninfo, clock=clock, rng=rng, max_size=2) as database:
             github = PracticeClient(transport, token=machine.secrets.practice_token)
@@ -37,12 +37,10 @@ async def run_scenario(
                 clock=clock,
                 marker=daemon_marker(run),
             )
-            outcome = await DemoScenario(
-                observer, clock=clock, run=run, report=report, show=show
-            ).report()
+            outcome = await DemoScenario(observer, clock=clock, run=run, listener=listener).report()
     finally:
         await transport.close()
-    return _judged(outcome, isolation.kind, report)
+    return _judged(outcome, isolation.kind, listener.report)
 
 
 def _judged(outcome: Outcome, isolation: str, report: Callable[[str], None]) -> Outcome:

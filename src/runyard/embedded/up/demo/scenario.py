@@ -10,7 +10,8 @@ from collections.abc import Callable
 import msgspec
 
 from runyard.clock import Clock
-from runyard.embedded.up.demo.faults import Faults, Healed
+from runyard.embedded.up.demo.events import DemoListener, FaultView, JobState, LeftOver
+from runyard.embedded.up.demo.faults import Faults
 from runyard.embedded.up.demo.jobs import DemoJob, jobs
 from runyard.embedded.up.demo.leaks import leaks
 from runyard.embedded.up.demo.observer import Observer
@@ -29,15 +30,6 @@ class DemoFailed(Exception):
     """Something deviates from the script; the message says what, and which log to read."""
 
 
-class JobState(msgspec.Struct, frozen=True, kw_only=True):
-    """One job, for display."""
-
-    name: str
-    state: str = "waiting"
-    conclusion: str = ""
-    runner: str = ""
-
-
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers of the last line."""
 
@@ -45,12 +37,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     succeeded: int
     failed_as_scripted: int
     leaked: int
-    healed: tuple[Healed, ...]
+    healed: tuple[FaultView, ...]
     findings: tuple[str, ...]  # of the job that probes the sandbox and the one that fills its disk
 
     def line(self) -> str:
         """The last line."""
-        slowest = max((each.seconds for each in self.healed), default=0.0)
+        slowest = max((each.seconds or 0.0 for each in self.healed), default=0.0)
         return (
             f"demo: {self.jobs} jobs, {self.succeeded} succeeded, {self.failed_as_scripted} failed as"
             f" scripted, {self.leaked} leaked, {len(self.healed)} faults healed (max {slowest:.0f} s)"
@@ -58,7 +50,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DemoScenario:
-    """Runs the scenario once. `show` is called with all jobs whenever one of them changed."""
+    """Runs the scenario once."""
 
     def __init__(
         self,
@@ -66,23 +58,21 @@ class DemoScenario:
         *,
         clock: Clock,
         run: str,
-        report: Callable[[str], None],
-        show: Callable[[tuple[JobState, ...]], None],
+        listener: DemoListener,
     ) -> None:
         self._observer = observer
         self._github: PracticeClient = observer.github
         self._clock = clock
-        self._report = report
-        self._show = show
+        self._listener = listener
         self._script = jobs(run, observer.machine.layout.root / "hosts")
         self._ids: dict[int, DemoJob] = {}
         self._states: dict[int, JobState] = {}
 
     async def report(self) -> Outcome:
         """Runs from the first job to the last count."""
-        faults = Faults(self._observer, clock=self._clock, report=self._report)
+        faults = Faults(self._observer, clock=self._clock, listener=self._listener)
         await self._rest("the warm pool")
-        self._report(
+        self._listener.report(
             "the pool is warm; 20 jobs are sent as signed webhooks, with faults in between"
         )
         async with asyncio.TaskGroup() as group:
@@ -96,7 +86,7 @@ class DemoScenario:
         await self._rest("the pool after the last job")
         return await self._count(tuple(healed))
 
-    async def _first_half(self, faults: Faults) -> tuple[Healed, ...]:
+    async def _first_half(self, faults: Faults) -> tuple[FaultView, ...]:
         await self._queue(0, 7)
         await self._until(lambda: self._in_state("in_progress") >= 1, "the first running job")
         agent = await faults.kill_agent()
@@ -106,7 +96,7 @@ class DemoScenario:
 
         return agent, await faults.kill_server_between_stamp_and_commit(more)
 
-    async def _second_half(self, faults: Faults) -> tuple[Healed, ...]:
+    async def _second_half(self, faults: Faults) -> tuple[FaultView, ...]:
         # With no job waiting: a stamped Pod that still polls could get one, and recover by that.
         await self._done("the end of the first jobs")
         leak = await faults.leak_a_stamped_pod()
@@ -131,7 +121,7 @@ class DemoScenario:
                         conclusion=view.conclusion or "",
                         runner=view.runner_name or "",
                     )
-            self._show(tuple(self._states.values()))
+            self._listener.jobs(tuple(self._states.values()))
             await self._clock.sleep(CHECK_EVERY)
 
     def _in_state(self, state: str) -> int:
@@ -160,7 +150,7 @@ class DemoScenario:
                 if await self._observer.at_rest():
                     return
             except (KubeError, TransportError) as error:
-                self._report(f"not ready yet: {error}")
+                self._listener.report(f"not ready yet: {error}")
             if self._clock.monotonic() - began > REST_WITHIN:
                 raise DemoFailed(
                     f"{what} was not idle within {REST_WITHIN:g} s;"
@@ -168,12 +158,9 @@ class DemoScenario:
                 )
             await self._clock.sleep(CHECK_EVERY)
 
-    async def _count(self, healed: tuple[Healed, ...]) -> Outcome:
+    async def _count(self, healed: tuple[FaultView, ...]) -> Outcome:
         left = await self._left_over()
-        for kind, names in left.items():
-            self._report(
-                f"left over, {kind}: {len(names)}" + (f" ({', '.join(names)})" if names else "")
-            )
+        self._listener.left_over(left)
         wrong = [
             f"{job.name}: {state.conclusion or state.state} instead of {job.conclusion}"
             for number, job in self._ids.items()
@@ -186,7 +173,7 @@ class DemoScenario:
                 job.conclusion == "failure" and self._states[number].conclusion == "failure"
                 for number, job in self._ids.items()
             ),
-            leaked=sum(map(len, left.values())),
+            leaked=left.count,
             healed=healed,
             findings=await self._findings(),
         )
@@ -197,12 +184,12 @@ class DemoScenario:
             )
         return outcome
 
-    async def _left_over(self) -> dict[str, tuple[str, ...]]:
+    async def _left_over(self) -> LeftOver:
         """What is left after the time that recovery needs: GitHub removes a lost runner only after a while."""
         began = self._clock.monotonic()
         while True:
-            left = leaks(await self._observer.snapshot())
-            if not any(left.values()) or self._clock.monotonic() - began > SETTLED_WITHIN:
+            left = LeftOver(kinds=leaks(await self._observer.snapshot()))
+            if not left.count or self._clock.monotonic() - began > SETTLED_WITHIN:
                 return left
             await self._clock.sleep(CHECK_EVERY)
 
