@@ -101,6 +101,7 @@ class Processes:
             "--github-app-id": APP_ID,
             "--github-key-file": folder / "app.pem",
             "--webhook-secret-file": folder / "secret",
+            "--github-intake": "webhook",
             "--seal-key-file": folder / "seal",
             "--log-level": "warning",
         }
@@ -108,6 +109,7 @@ class Processes:
         command += [str(part) for pair in flags.items() for part in pair]
         env = os.environ | {
             "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))),
+            "RUNYARD_DATA": str(folder / "data"),
             "BENCH_SETTINGS": msgspec.json.encode(settings or {}).decode(),
         }
         process = subprocess.Popen(

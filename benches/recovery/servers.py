@@ -43,8 +43,10 @@ class Server:
         self._let_go()
         command = [sys.executable, "-m", "benches.recovery.killable_server", "server", *self._flags]
         command += ["--name", self.name, "--listen", f"127.0.0.1:{self.port}"]
+        command += ["--github-intake", "webhook"]
         env = os.environ | {
             "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))),
+            "RUNYARD_DATA": str(self.log.with_suffix(".data")),
             p.JOURNAL: str(self.journal),
             p.ORDER: str(self._order),
             p.DEADLINES: msgspec.json.encode(self._deadlines).decode(),

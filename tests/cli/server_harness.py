@@ -182,6 +182,7 @@ class Yard:
             "github_app_id": APP_ID,
             "github_key_file": self.folder / "app.pem",
             "webhook_secret_file": self.folder / "hook.secret",
+            "github_intake": "webhook",
             "seal_key_file": self.folder / "seal.key",
             "dashboard_token_file": self.folder / "dashboard.token",
             "listen": "127.0.0.1:0",

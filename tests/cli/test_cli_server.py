@@ -216,7 +216,10 @@ BAD: dict[str, tuple[dict[str, str | None], str]] = {
     "a bare / in the direct one": ({"database-direct-url-file": "slash.url"}, "%2F"),
     "no seal": ({"seal-key-file": None}, "head -c 32"),
     "a short seal": ({"seal-key-file": "short"}, "32 bytes in base64"),
-    "no webhook secret": ({"webhook-secret-file": None}, "--github-intake pull"),
+    "no webhook secret": (
+        {"webhook-secret-file": None, "github-intake": "webhook"},
+        "--github-intake pull",
+    ),
     "an empty file": ({"webhook-secret-file": "empty"}, "is empty"),
     "a file that is not there": ({"webhook-secret-file": "nowhere"}, "cannot be read"),
     "no App": ({"github-app-id": None, "github-key-file": None}, "runyard github connect"),

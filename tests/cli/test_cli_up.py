@@ -48,7 +48,7 @@ def run(*argv: str) -> int:
 def test_its_help_shows_how_to_begin(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--help") == 0
     shown = capsys.readouterr().out
-    for words in ("runyard up --demo", "--data", "--hosts", "--port", "--listen", "kubectl"):
+    for words in ("runyard up --demo", "--data", "--hosts", "--listen", "kubectl"):
         assert words in shown
 
 
@@ -56,7 +56,8 @@ BAD = {
     "no hosts": ["--hosts", "0"],
     "too many hosts": ["--hosts", "51"],
     "hosts that are no number": ["--hosts", "x"],
-    "no port": ["--port", "70000"],
+    "no port": ["--listen", "127.0.0.1"],
+    "a port that is none": ["--listen", "127.0.0.1:70000"],
     "a file as directory": ["--data", __file__],
     "half an App": ["--github", "--github-app-id", "1"],
     "an App without GitHub": ["--github-app-id", "1"],
@@ -139,6 +140,23 @@ def test_a_real_github_reaches_the_machine_as_it_was_described(
     rest = ("url", "app_id", "repository", "secret", "pull", "runner_group")
     assert [getattr(got, name) for name in rest] == [getattr(meant, name) for name in rest]
     assert "hush" not in repr(got)
+
+
+def test_a_demo_leaves_the_directory_of_the_environment_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: list[Options] = []
+
+    async def live(options: Options, show: UpOutput, who: GithubIdentity | None) -> int:
+        seen.append(options)
+        return 0
+
+    monkeypatch.setattr(module, "_live", live)
+    monkeypatch.setenv("RUNYARD_DATA", str(tmp_path / "fleet"))
+    for argv in (["--demo"], [], ["--demo", "--data", str(tmp_path / "typed")]):
+        assert run(*argv) == 0
+    assert seen[0].data not in (tmp_path / "fleet", tmp_path / "typed")
+    assert [each.data for each in seen[1:]] == [tmp_path / "fleet", tmp_path / "typed"]
 
 
 def output() -> tuple[UpOutput, io.StringIO]:
@@ -240,7 +258,7 @@ def play_demo(shown: UpOutput) -> None:
     job = JobState(name="build", state="completed", conclusion="failure", runner="r")
     with shown:
         shown.component(ComponentView(name="kube", state="running", pid=7, starts=1))
-        shown.up(MACHINE)
+        shown.up(MACHINE, "")
         for view in (killed, msgspec.structs.replace(killed, seconds=1.5), leaked):
             shown.fault(view)
         shown.component(ComponentView(name="kube", state="waiting", starts=1, code=-9))

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import click
 import msgspec
 
-from runyard.cli.clusterflags import KUBECONFIG, listen_option
+from runyard.cli.clusterflags import KUBECONFIG, probes_option
 from runyard.cli.options import LOGGING, Option, with_options
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -76,7 +76,7 @@ HOST: tuple[Option, ...] = (
     ),
     click.option(
         "--data",
-        envvar="RUNYARD_DATA",
+        envvar="RUNYARD_AGENT_DATA",
         type=_FOLDER,
         default=lambda: Path.home() / ".local" / "share" / "runyard-agent",
         show_default="~/.local/share/runyard-agent",
@@ -136,7 +136,7 @@ SIZE: tuple[Option, ...] = (
 
 
 @click.command(context_settings={"max_content_width": 110})
-@with_options((KUBECONFIG, *NODE, *HOST, *SIZE, listen_option("0.0.0.0:9093"), *LOGGING))
+@with_options((KUBECONFIG, *NODE, *HOST, *SIZE, probes_option(9093), *LOGGING))
 def agent(**given: Any) -> None:
     """Run the node agent of one host: it registers a Node and runs the Pods that are scheduled to it.
 

@@ -2,7 +2,7 @@
 
 import click
 
-from runyard.cli.options import Option
+from runyard.cli.options import Option, listen_option
 from runyard.wire import names
 
 KUBECONFIG: Option = click.option(
@@ -29,12 +29,6 @@ def name_option(component: str) -> Option:
     )
 
 
-def listen_option(default: str) -> Option:
+def probes_option(port: int) -> Option:
     """`--listen` of a component that serves probes and metrics only."""
-    return click.option(
-        "--listen",
-        envvar="RUNYARD_LISTEN",
-        default=default,
-        show_default=True,
-        help="HOST:PORT of /healthz, /readyz and /metrics; port 0 is any free port.",
-    )
+    return listen_option(f"127.0.0.1:{port}", "/healthz, /readyz and /metrics")

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from runyard.cli.githubflags import OPTIONS, RUNNER_GROUP, WHERE, github_flags, intake
+from runyard.cli.githubflags import INTAKE, OPTIONS, RUNNER_GROUP, WHERE, github_flags
 from runyard.cli.options import with_options
 
 
@@ -90,7 +90,7 @@ def connect(
 
 
 @github.command()
-@with_options((*OPTIONS, intake("webhook"), RUNNER_GROUP))
+@with_options((*OPTIONS, INTAKE, RUNNER_GROUP))
 @click.option(
     "--runner-version",
     default="",

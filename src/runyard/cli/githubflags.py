@@ -73,16 +73,14 @@ RUNNER_GROUP: Option = click.option(
 )
 
 
-def intake(default: str) -> Option:
-    """The option that selects how deliveries arrive."""
-    return click.option(
-        "--github-intake",
-        envvar="RUNYARD_GITHUB_INTAKE",
-        type=click.Choice(["webhook", "pull"]),
-        default=default,
-        show_default=True,
-        help="webhook: GitHub sends deliveries to the server. pull: the server fetches them; needs no public address.",
-    )
+INTAKE: Option = click.option(
+    "--github-intake",
+    envvar="RUNYARD_GITHUB_INTAKE",
+    type=click.Choice(["webhook", "pull"]),
+    default="pull",
+    show_default=True,
+    help="pull: the server fetches deliveries; needs no public address. webhook: GitHub sends them to the server.",
+)
 
 
 class GithubFlags(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from runyard.cli.clusterflags import KUBECONFIG, NAMESPACE, listen_option, name_option
+from runyard.cli.clusterflags import KUBECONFIG, NAMESPACE, name_option, probes_option
 from runyard.cli.options import LOGGING, Option, with_options
 from runyard.wire import names
 from runyard.wire.paths import DISPATCH
@@ -84,7 +84,7 @@ ELECTION: tuple[Option, ...] = (
         NAMESPACE,
         *SERVER,
         *ELECTION,
-        listen_option("0.0.0.0:9092"),
+        probes_option(9092),
         name_option("replica"),
         *LOGGING,
     )

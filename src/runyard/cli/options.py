@@ -34,6 +34,18 @@ DATA: Option = click.option(
 )
 
 
+def listen_option(default: str, serves: str) -> Option:
+    """`--listen` of a command; every one of them is on loopback unless it is told otherwise."""
+    return click.option(
+        "--listen",
+        envvar="RUNYARD_LISTEN",
+        default=default,
+        show_default=True,
+        metavar="HOST:PORT",
+        help=f"Address of {serves}; port 0 is any free port.",
+    )
+
+
 class NumberRange(click.FloatRange):
     """A number in a range; "nan", which is in every range of click's, is none."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from runyard.cli.options import BadSetting
+from runyard.cli.options import DATA, BadSetting
 
 LABEL = "runyard"
 
@@ -42,11 +42,7 @@ def practice() -> None:
 
 @click.command("practice", context_settings={"max_content_width": 110})
 @click.argument("script", required=False)
-@click.option(
-    "--data",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Data directory of 'runyard up'.  [default: its default]",
-)
+@DATA
 @click.option("--name", default="", help="Name of the job.")
 @click.option("--label", default=LABEL, show_default=True, help="Label that a runner must have.")
 @click.option(

@@ -4,16 +4,16 @@ Invariant: no text of a job, a log or a name reaches the terminal with control c
 """
 
 import asyncio
-import os
 from pathlib import Path
 
 import click
 import msgspec
 
+from runyard.cli.local_machine import machine_root
 from runyard.cli.practice import NotUp
 from runyard.clock import Clock, RealClock
 from runyard.embedded.github.views import JobView
-from runyard.embedded.up.layout import BadDirectory, Layout, default_root, read_json
+from runyard.embedded.up.layout import BadDirectory, Layout, read_json
 from runyard.embedded.up.practice import REPOSITORY
 from runyard.embedded.up.practice_client import PracticeClient, Refused
 from runyard.embedded.up.secrets import load
@@ -35,9 +35,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 def run(job: Job, data: Path | None, *, wait: bool, as_json: bool, raw: bool) -> int:
     """Push the job; the exit code."""
-    root = data or default_root(os.environ)
+    root = machine_root(data)
     try:
-        client = _practice_client(Layout(root.absolute()))
+        client = _practice_client(Layout(root))
         return asyncio.run(_push(*client, job, wait=wait, as_json=as_json, raw=raw))
     except (TransportError, Refused) as error:
         reason = harmless(str(error))

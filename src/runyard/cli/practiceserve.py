@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from runyard.cli.options import LOGGING, BadSetting, with_options
+from runyard.cli.options import LOGGING, BadSetting, listen_option, with_options
 
 if TYPE_CHECKING:
     from runyard.embedded.up import stores
@@ -37,11 +37,8 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     required=True,
     help="Directory of its state, keys and images; kept across restarts.",
 )
-@click.option(
-    "--listen",
-    default="127.0.0.1:8088",
-    show_default=True,
-    help="HOST:PORT of the API; must be loopback, because the API checks few credentials.",
+@listen_option(
+    "127.0.0.1:8088", "the API, which must be loopback because it checks few credentials"
 )
 @click.option(
     "--server-url",

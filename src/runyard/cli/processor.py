@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from runyard.cli.blobflags import BLOBS
+from runyard.cli.clusterflags import probes_option
 from runyard.cli.options import LOGGING, NumberRange, Option, with_options
 from runyard.cli.serverflags import DATABASE
 
@@ -94,13 +95,7 @@ WORK: tuple[Option, ...] = (
     ),
 )
 REST: tuple[Option, ...] = (
-    click.option(
-        "--listen",
-        envvar="RUNYARD_LISTEN",
-        default="0.0.0.0:9091",
-        show_default=True,
-        help="HOST:PORT of /metrics, /healthz and /readyz; port 0 is any free port.",
-    ),
+    probes_option(9091),
     click.option(
         "--name",
         envvar="RUNYARD_NAME",

@@ -23,14 +23,13 @@ def server(**given: Any) -> None:
 
     \b
     head -c 32 /dev/urandom | base64 > seal.key      once; every replica uses the same key
-    runyard server --database-url-file db.url --kubeconfig server.yaml --seal-key-file seal.key \\
-      --github-intake pull
+    runyard server --database-url-file db.url --kubeconfig server.yaml --seal-key-file seal.key
 
     With another App, and webhooks:
 
     \b
     runyard server --database-url-file db.url --kubeconfig server.yaml --seal-key-file seal.key \\
-      --github-app-id 7 --github-key-file app.pem --webhook-secret-file hook.secret
+      --github-intake webhook --github-app-id 7 --github-key-file app.pem --webhook-secret-file hook.secret
     """
     from runyard.cli.serverrun import run
 

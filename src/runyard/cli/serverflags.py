@@ -10,8 +10,8 @@ from typing import Any
 import click
 import msgspec
 
-from runyard.cli.githubflags import OPTIONS, RUNNER_GROUP, GithubFlags, github_flags, intake
-from runyard.cli.options import LOGGING, Option, with_options
+from runyard.cli.githubflags import INTAKE, OPTIONS, RUNNER_GROUP, GithubFlags, github_flags
+from runyard.cli.options import LOGGING, Option, listen_option, with_options
 from runyard.cli.resultflags import RESULTS, ResultFlags
 from runyard.wire import names
 
@@ -119,13 +119,7 @@ CLUSTER: tuple[Option, ...] = (
     ),
 )
 SOCKET: tuple[Option, ...] = (
-    click.option(
-        "--listen",
-        envvar="RUNYARD_LISTEN",
-        default="127.0.0.1:8080",
-        show_default=True,
-        help="HOST:PORT of the API, the dashboard and the probes; port 0 is any free port.",
-    ),
+    listen_option("127.0.0.1:8080", "the API, the dashboard and the probes"),
     click.option(
         "--tls-cert-file",
         envvar="RUNYARD_TLS_CERT_FILE",
@@ -160,7 +154,7 @@ SOCKET: tuple[Option, ...] = (
 )
 GITHUB: tuple[Option, ...] = (
     *OPTIONS,
-    intake("webhook"),
+    INTAKE,
     RUNNER_GROUP,
     click.option(
         "--webhook-secret-file",

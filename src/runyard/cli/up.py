@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from runyard.cli.githubflags import OPTIONS, RUNNER_GROUP, GithubFlags, github_flags, intake
-from runyard.cli.options import with_options
+from runyard.cli.githubflags import INTAKE, OPTIONS, RUNNER_GROUP, GithubFlags, github_flags
+from runyard.cli.options import listen_option, with_options
 
 DEMO_HOSTS = 2
 
@@ -20,31 +20,25 @@ DEMO_HOSTS = 2
 @click.command(context_settings={"max_content_width": 110})
 @click.option(
     "--data",
+    envvar="RUNYARD_DATA",
+    show_envvar=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Directory of all state. [default: ~/.local/share/runyard; with --demo a temporary directory]",
+    help="Directory of all state.  [default: ~/.local/share/runyard; with --demo a temporary directory]",
 )
 @click.option(
     "--hosts",
     type=click.IntRange(1, 50),
     help="Number of hosts to run on this machine.  [default: 1; with --demo 2]",
 )
-@click.option(
-    "--listen",
-    default="127.0.0.1",
-    show_default=True,
-    help="Address of the server and its dashboard. If it is not loopback, the dashboard needs a token.",
-)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    help="Port of the server.  [default: any free port]",
+@listen_option(
+    "127.0.0.1:0",
+    "the server and its dashboard; if it is not loopback, also over TLS for other machines",
 )
 @click.option(
     "--demo", is_flag=True, help="Run 20 jobs with faults in between, count leaks, and exit."
 )
 @click.option("--github", is_flag=True, help="Use the real GitHub instead of the practice GitHub.")
-@with_options((*OPTIONS, intake("pull"), RUNNER_GROUP))
+@with_options((*OPTIONS, INTAKE, RUNNER_GROUP))
 @click.option(
     "--runner",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -62,7 +56,6 @@ def up(
     data: Path | None,
     hosts: int | None,
     listen: str,
-    port: int,
     *,
     demo: bool,
     plain: bool,
@@ -90,10 +83,10 @@ def up(
     from runyard.cli.uprun import UpFlags, run
 
     flags = UpFlags(
-        data=data,
+        # A demo uses a directory of its own, unless one is given on the command line.
+        data=data if not demo or _typed("data") else None,
         hosts=hosts or (DEMO_HOSTS if demo else 1),
         listen=listen,
-        port=port,
         demo=demo,
         runner=runner,
         github=github_flags(given) if github else None,

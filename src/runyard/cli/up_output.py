@@ -9,6 +9,7 @@ interrupts the command.
 
 import contextlib
 import os
+import shlex
 import sys
 from types import TracebackType
 from typing import Self
@@ -94,6 +95,11 @@ class UpOutput(ProgressListener, DemoListener):
                 f"from other machines: {machine.urls.public}/ (certificate authority: {machine.layout.tls})"
             )
             self.report(f"the dashboard's token is in {machine.layout.dashboard_token}")
+        root = str(machine.layout.root)
+        self.report(
+            "for other commands, in another terminal:"
+            f" export RUNYARD_SERVER={machine.urls.server} RUNYARD_DATA={shlex.quote(root)}"
+        )
         self.report(
             f"kubectl --kubeconfig '{machine.layout.kubeconfig}' get nodes,pods,runnerpools,events"
         )

@@ -15,6 +15,7 @@ import msgspec
 
 from runyard.cli.github_auth import GithubIdentity, github_identity
 from runyard.cli.githubflags import GithubFlags
+from runyard.cli.serverfiles import address
 from runyard.cli.up_output import UpOutput, up_output
 from runyard.cli.upgithub import report_checks, up_checks
 from runyard.clock import RealClock
@@ -60,7 +61,6 @@ class UpFlags(msgspec.Struct, frozen=True, kw_only=True):
     data: Path | None
     hosts: int
     listen: str
-    port: int
     demo: bool
     runner: Path | None
     github: GithubFlags | None
@@ -72,12 +72,13 @@ def run(flags: UpFlags, *, plain: bool, as_json: bool) -> int:
     """Run the fleet until a signal stops it; returns the exit code."""
     # `BadSetting` names what is missing.
     who = None if flags.github is None else github_identity(flags.github, clock=RealClock())
+    host, port = address("--listen", flags.listen)
     with _directory(flags.data, demo=flags.demo) as root:
         options = Options(
             data=root.absolute(),
             hosts=flags.hosts,
-            listen=flags.listen,
-            port=flags.port,
+            listen=host,
+            port=port,
             demo=flags.demo,
             github=None if who is None else _real(who, flags),
             runner=_absolute(flags.runner),

@@ -271,8 +271,8 @@ def test_a_port_in_use_is_reported_with_a_fix() -> None:
         port = taken.getsockname()[1]
         refused(
             data,
-            rf"cannot listen on 127\.0\.0\.1:{port} .*--port",
-            arguments=("--port", str(port)),
+            rf"cannot listen on 127\.0\.0\.1:{port} .*--listen",
+            arguments=("--listen", f"127.0.0.1:{port}"),
         )
 
 

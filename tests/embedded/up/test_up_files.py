@@ -235,7 +235,7 @@ def test_a_requested_port_in_use_is_an_error_with_a_fix(tmp_path: Path) -> None:
     layout = prepared(tmp_path / "data")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ports.PortTaken, match=rf"127\.0\.0\.1:{port} \(server\).*--port"):
+        with pytest.raises(ports.PortTaken, match=rf"127\.0\.0\.1:{port} \(server\).*--listen"):
             ports.bind(layout, host="127.0.0.1", wanted={"server": port})
     assert not layout.ports.exists()
 

@@ -3,6 +3,7 @@
 import http.cookies
 import json
 import os
+import shlex
 import stat
 import subprocess
 import sys
@@ -125,7 +126,6 @@ def owner(up: Up, method: str, path: str, body: bytes = b"", **headers: str) -> 
 
 
 def test_a_job_cannot_change_the_fleet_or_read_other_tenants(up: Up) -> None:
-    assert up.run("true") == "success"  # the tenant exists from now on
     statuses, text = as_job(up, (*READS, *CHANGES))
     assert len(statuses) == len(READS) + len(CHANGES)
     assert {what: status for what, status in statuses.items() if status not in (401, 403)} == {}
@@ -160,13 +160,15 @@ def runyard(up: Up, *argv: str, **env: str) -> "subprocess.CompletedProcess[str]
     )
 
 
-@pytest.mark.parametrize("by", ["--data", "RUNYARD_DATA", "--server"])
+@pytest.mark.parametrize("by", ["--data", "RUNYARD_DATA", "the printed line"])
 def test_the_owners_commands_need_no_extra_step(up: Up, by: str) -> None:
     flags, env = ["--data", str(up.data)], {}
     if by != "--data":
         flags, env = [], {"RUNYARD_DATA": str(up.data)}
-    if by == "--server":
-        env["RUNYARD_SERVER"] = up.url("server")
+    if by == "the printed line":
+        (line,) = [line for line in up.lines if "export RUNYARD_SERVER=" in line]
+        env = dict(word.split("=", 1) for word in shlex.split(line.partition(": export ")[2]))
+        assert env["RUNYARD_SERVER"] == up.url("server")
     done = runyard(up, "tenant", "list", *flags, **env)
     assert (done.returncode, done.stderr) == (0, "")
     for word, now in (("pause", True), ("resume", False)) if by == "--data" else ():
@@ -210,8 +212,11 @@ def test_a_login_link_opens_the_dashboard_once(up: Up) -> None:
 @pytest.fixture(scope="module", autouse=True)
 def printed(up: Up) -> Answer:
     """The answer to the link that `runyard up` printed: followed at once, because it works for minutes only."""
+    up.prints("export RUNYARD_SERVER=")
     (line,) = [line for line in up.lines if " up. Dashboard: " in line]
-    return follow(up, line.partition("Dashboard: ")[2].strip())
+    answer = follow(up, line.partition("Dashboard: ")[2].strip())
+    assert up.run("true") == "success"  # the tenant exists from now on
+    return answer
 
 
 def test_the_printed_link_logs_in(up: Up, printed: Answer) -> None:

@@ -83,9 +83,9 @@ def _listen(address: str, port: int, name: str) -> socket.socket:
     except OSError as error:
         found.close()
         fix = (
-            "Stop the program that uses it, or choose another port with --port"
+            "Stop the program that uses it, or choose another port with --listen HOST:PORT"
             if error.errno == errno.EADDRINUSE
-            else "Choose an address of this machine with --listen, and a port that you may use with --port"
+            else "Choose an address of this machine, and a port that you may use, with --listen HOST:PORT"
         )
         raise PortTaken(
             f"cannot listen on {address}:{port} ({name}): {error.strerror}. {fix}"
