@@ -159,4 +159,14 @@ SCENARIOS = (
         "one tenant queues ten thousand jobs before the other tenants queue theirs",
         long=True,
     ),
+    Listed(
+        "mints-of-one-account-fail",
+        "GitHub answers 500 to every runner registration of one account with twenty queued jobs",
+        ("exclude_failing",),
+    ),
+    Listed(
+        "storm-of-unknown-mints",
+        "GitHub answers 502 to every runner registration for a minute",
+        ("exclude_failing",),
+    ),
 )

@@ -50,6 +50,7 @@ _RULES: Mapping[str, Mapping[str, object]] = {
     "outage_grace": {"outage_grace": False},
     "absent_needs_a_read": {"absent_needs_a_read": False},
     "generation_fences_writes": {"generation_fences_writes": False},
+    "warm_if_abandoned": {"warm_if_abandoned": False},
     "requeue_displaced": {"requeue_displaced": False},
     "done_stays_done": {"done_stays_done": False},
     "waiting_is_not_queued": {"job_on_hold": JobState.QUEUED},

@@ -132,7 +132,7 @@ class Invariants:
         if change.target == "closed" and change.source != "closed" and self._exists(slot):
             self.violated(Violated.CLOSED_WITH_POD, pod=slot.pod_name, reason=change.reason)
         if change.reason in FENCED:
-            self._forgotten(slot.runner_name)
+            self._forgotten(slot.runner_name or names.runner_name(slot.pod_name))
 
     def _forgotten(self, name: str) -> None:
         """A fenced runner is gone at GitHub. Only a very late mint may have created it again."""

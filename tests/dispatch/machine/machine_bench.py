@@ -113,6 +113,10 @@ CASES: dict[str, tuple[Slot | None, JobState]] = {
     "none": (None, JobState.QUEUED),
     "idle": (slot(SlotState.IDLE), JobState.QUEUED),
     "offered": (slot(SlotState.OFFERED, intended_job=1), JobState.BOUND),
+    "given-up": (
+        slot(SlotState.OFFERED, intended_job=1, runner_id=5, fence=Fence.DUE),
+        JobState.BOUND,
+    ),
     "armed": (slot(SlotState.ARMED, intended_job=1, jit=b"jit"), JobState.BOUND),
     "vacant": (slot(SlotState.ARMED, jit=b"jit"), JobState.QUEUED),
     "executing": (slot(SlotState.EXECUTING, executing_job=1), JobState.RUNNING),

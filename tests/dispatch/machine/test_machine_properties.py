@@ -24,7 +24,7 @@ from runyard.dispatch.machine.events import (
     Polled,
     Retire,
 )
-from runyard.dispatch.machine.values import CLAIMS, Decision, JobState
+from runyard.dispatch.machine.values import CLAIMS, Decision, Fence, JobState, SlotState
 from runyard.wire.reasons_dispatch import Why
 
 REFUSED = Why.MINT_REFUSED.because(kind="rejected", message="")
@@ -60,9 +60,15 @@ def _events(uid: str) -> st.SearchStrategy[Event]:
             MintAbandoned,
             generation=st.just(0),
             reason=st.just(UNCLEAR),
+            runner_id=st.sampled_from([None, 1]),
+            answered=FLAGS,
         ),
         st.builds(
-            Fenced, generation=st.just(0), answer=st.sampled_from(FenceAnswer), scope_read=FLAGS
+            Fenced,
+            generation=st.just(0),
+            answer=st.sampled_from(FenceAnswer),
+            scope_read=FLAGS,
+            cleared=FLAGS,
         ),
         st.builds(Inconclusive, generation=st.just(0)),
         st.just(
@@ -143,6 +149,31 @@ def _rows_are_sound(rows: Bench) -> None:
             assert found.vcpus == 0  # retired before it was ever offered: it holds nothing
         assert (found.jit is None) or found.state.value == "armed"
     assert rows.left() >= 0
+
+
+@pytest.mark.slow
+@given(st.lists(HAPPENINGS, max_size=60))
+def test_only_a_pod_that_never_had_a_jit_becomes_idle_again(happenings: list[Happening]) -> None:
+    rows = Bench(limit=8)
+    armed: set[str] = set()
+    for happening in happenings:
+        before = dict(rows.slots)
+        decision = play(rows, happening)
+        for change in decision.slots:
+            uid, now = change.slot.pod_uid, change.slot
+            if now.state is SlotState.ARMED:
+                armed.add(uid)
+            if now.state is not SlotState.IDLE or change.source in (None, SlotState.IDLE):
+                continue
+            assert change.source is SlotState.OFFERED
+            assert uid not in armed
+            assert now.generation == before[uid].generation + 1, "late answers must find another"
+            left = (now.tenant, now.runner_name, now.runner_id, now.jit, now.fence, now.vcpus)
+            assert left == ("", "", None, None, Fence.NONE, 0)
+            if isinstance(happening[1], Fenced):
+                assert before[uid].fence is Fence.DUE
+                assert happening[1].cleared and happening[1].answer is not FenceAnswer.BUSY
+                assert happening[1].scope_read or happening[1].answer is FenceAnswer.DELETED
 
 
 FACTS = st.lists(

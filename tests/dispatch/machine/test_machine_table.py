@@ -36,8 +36,8 @@ GONE = Why.POD_NOT_FOUND.because()
 LEAKED = Why.STAMPED_WITHOUT_CLAIM.because()
 
 
-def fenced(answer: FenceAnswer, *, scope_read: bool = True) -> Fenced:
-    return Fenced(generation=7, answer=answer, scope_read=scope_read)
+def fenced(answer: FenceAnswer, *, scope_read: bool = True, cleared: bool = False) -> Fenced:
+    return Fenced(generation=7, answer=answer, scope_read=scope_read, cleared=cleared)
 
 
 EVENTS: dict[str, Event] = {
@@ -51,6 +51,8 @@ EVENTS: dict[str, Event] = {
     "deleted": fenced(FenceAnswer.DELETED),
     "busy": fenced(FenceAnswer.BUSY),
     "absent": fenced(FenceAnswer.ABSENT),
+    "deleted cleared": fenced(FenceAnswer.DELETED, cleared=True),
+    "absent cleared": fenced(FenceAnswer.ABSENT, cleared=True),
     "absent unread": fenced(FenceAnswer.ABSENT, scope_read=False),
     "inconclusive": Inconclusive(generation=7),
     "retire": Retire(
@@ -72,26 +74,28 @@ EVENTS: dict[str, Event] = {
 # state that the slot moves to, with a new generation: Idle Offered Armed Executing Draining Closed.
 # An idle slot has no runner name, so GitHub's reports about jobs cannot find it.
 TABLE = """
-                none idle offered armed vacant executing unknown draining closed due
-polled          I    =    x       x     x      x         x       x        x      x
-offer           x    O    x       x     x      x         x       x        x      x
-adopt           x    x    x       x     A      x         x       x        x      x
-arm             x    x    A       x     x      x         x       x        x      x
-arm_unstamped   x    x    x       x     x      x         x       x        x      x
-mint_failed     x    x    I       x     x      x         x       x        x      x
-mint_abandoned  x    x    O       x     x      x         x       x        x      x
-deleted         x    x    D       D     D      x         D       x        x      C
-busy            x    x    E       E     E      x         =       x        x      =
-absent          x    x    D       D     D      x         D       x        x      C
-absent_unread   x    x    x       x     x      x         x       x        x      x
-inconclusive    x    =    =       =     =      =         =       =        =      =
-retire          D    D    x       x     x      x         x       x        x      x
-gone            x    C    C       C     C      C         C       C        x      x
-waiting         x    x    x       x     x      x         x       x        x      x
-queued          x    x    x       x     x      x         x       x        x      x
-started         j    j    E       E     E      =         E       x        x      C
-ended           j    j    D       D     D      D         D       x        x      C
-still_queued    j    j    j       j     j      x         E       x        x      j
+                none idle offered given-up armed vacant executing unknown draining closed due
+polled          I    =    x       x        x     x      x         x       x        x      x
+offer           x    O    x       x        x     x      x         x       x        x      x
+adopt           x    x    x       x        x     A      x         x       x        x      x
+arm             x    x    A       x        x     x      x         x       x        x      x
+arm_unstamped   x    x    x       x        x     x      x         x       x        x      x
+mint_failed     x    x    I       x        x     x      x         x       x        x      x
+mint_abandoned  x    x    O       x        x     x      x         x       x        x      x
+deleted         x    x    D       D        D     D      x         D       x        x      C
+busy            x    x    E       E        E     E      x         =       x        x      =
+absent          x    x    D       D        D     D      x         D       x        x      C
+deleted_cleared x    x    D       I        D     D      x         D       x        x      C
+absent_cleared  x    x    D       I        D     D      x         D       x        x      C
+absent_unread   x    x    x       x        x     x      x         x       x        x      x
+inconclusive    x    =    =       =        =     =      =         =       =        =      =
+retire          D    D    x       x        x     x      x         x       x        x      x
+gone            x    C    C       C        C     C      C         C       C        x      x
+waiting         x    x    x       x        x     x      x         x       x        x      x
+queued          x    x    x       x        x     x      x         x       x        x      x
+started         j    j    E       E        E     E      =         E       x        x      C
+ended           j    j    D       D        D     D      D         D       x        x      C
+still_queued    j    j    j       j        j     j      x         E       x        x      j
 """
 STATES = {state.value[0].upper(): state for state in SlotState}
 

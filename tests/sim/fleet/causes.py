@@ -372,6 +372,17 @@ CAUSES: dict[str, tuple[Cause, ...] | str] = {
             every=10.0,
         ),
     ),
+    "mints-of-one-account-fail": (
+        Cause(
+            subject="job",
+            affected=_while("mints-of-birch-fail", tenant="birch"),
+            named=Constraint.EXCLUDED,
+            settled=60.0,
+            until=100.0,
+            every=10.0,
+        ),
+    ),
+    "storm-of-unknown-mints": "every account is tried again and again, so the constraint changes each few seconds",
     "capped-tenant-asks-for-no-hosts": (_CAPPED,),
     "flood-of-one-tenant": (
         Cause(

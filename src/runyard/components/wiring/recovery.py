@@ -12,6 +12,7 @@ from runyard.dispatch.recovery.retiring import Retirer
 from runyard.dispatch.recovery.snapshot import SnapshotReader
 from runyard.dispatch.recovery.stamped import OrphanedStampedPods
 from runyard.dispatch.recovery.sweeping import Sweeper
+from runyard.dispatch.recovery.unstamping import Unstamper
 from runyard.telemetry.conditions import UNKNOWN_STAMP_OWNER
 
 
@@ -38,11 +39,20 @@ def wire_recovery(shared: Shared) -> RecoveryPieces:
         settings=deps.settings,
     )
     fencer = Fencer(shared.github, deleter=shared.deleter, meter=deps.meter, log=deps.log)
+    unstamper = Unstamper(
+        deps.kube,
+        store=shared.store,
+        prover=shared.prover,
+        rules=deps.guards.rules,
+        namespace=deps.settings.namespace,
+        log=deps.log,
+    )
     sweeper = Sweeper(
         deps,
         store=shared.store,
         prover=shared.prover,
         fencer=fencer,
+        unstamper=unstamper,
         reader=reader,
         deleter=shared.deleter,
     )

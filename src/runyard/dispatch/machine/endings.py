@@ -3,12 +3,15 @@
 A missing row proves nothing. A runner is freed only after GitHub deleted it, in the same transaction that requeues its
 job. A slot is closed only on proof that its Pod is gone. When a Pod is gone and its runner may still run (a lost node),
 the fence stays due until GitHub has answered.
+
+A Pod that was offered a job and never got a JIT becomes idle again when its runner is fenced and its stamp is cleared:
+nothing can have run in it. Every other fenced Pod drains.
 """
 
 from runyard.dispatch.machine.changes import Context, extend, move, requeue
 from runyard.dispatch.machine.events import FenceAnswer, Fenced, Inconclusive, PodGone, Retire
-from runyard.dispatch.machine.offering import stale
-from runyard.dispatch.machine.table import retry_delay
+from runyard.dispatch.machine.offering import make_idle, stale
+from runyard.dispatch.machine.table import retry_delay, stays_warm
 from runyard.dispatch.machine.values import (
     Decision,
     Fence,
@@ -43,6 +46,8 @@ def fenced(view: View, event: Fenced, ctx: Context) -> Decision:
     deleted = event.answer is FenceAnswer.DELETED
     reason = (Why.FENCE_DELETED if deleted else Why.FENCE_ABSENT).because()
     jobs = _give_back(view.job(slot.intended_job), reason, ctx)
+    if event.cleared and stays_warm(slot, ctx.rules):
+        return Decision(slots=(make_idle(slot, ctx, reason=reason),), jobs=jobs)
     intended = None if ctx.rules.requeue_at_fence else slot.intended_job
     if slot.state is SlotState.CLOSED:
         done = move(
@@ -144,7 +149,15 @@ def _still_busy(slot: Slot, ctx: Context) -> Decision:
         return Decision(slots=(extend(slot, wait=wait, reason=Why.FENCE_STILL_BUSY.because()),))
     # The intended job stays bound: this runner may be executing it.
     reason = Why.FENCE_BUSY.because()
-    busy = move(slot, SlotState.EXECUTING, ctx, reason=reason, executing_job=None, jit=None)
+    busy = move(
+        slot,
+        SlotState.EXECUTING,
+        ctx,
+        reason=reason,
+        executing_job=None,
+        jit=None,
+        fence=Fence.NONE,
+    )
     return Decision(slots=(busy,))
 
 

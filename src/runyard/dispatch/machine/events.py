@@ -67,19 +67,28 @@ class MintFailed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MintAbandoned(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer: the offer cannot be completed, and a runner may exist: fence it now."""
+    """Answer: the offer cannot be completed, and a runner may exist: fence it. Its JIT was never delivered.
+
+    `answered`: GitHub answered the mint, so the runner exists now or never will. Otherwise the request may still be
+    under way.
+    """
 
     generation: int
     reason: Reason
     runner_id: int | None = None
+    answered: bool = True
 
 
 class Fenced(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer of the fence. `scope_read`: a read in the same scope succeeded in the same tick."""
+    """Answer of the fence. `scope_read`: a read in the same scope succeeded in the same tick.
+
+    `cleared`: after that answer the stamp was removed from the Pod, which is not terminating.
+    """
 
     generation: int
     answer: FenceAnswer
     scope_read: bool
+    cleared: bool = False
 
 
 class Inconclusive(msgspec.Struct, frozen=True, kw_only=True):

@@ -159,6 +159,7 @@ def _executor(
         executing_job=event.job_id,
         intended_job=None,
         jit=None,
+        fence=Fence.NONE,
         tenant=slot.tenant or event.tenant,
         runner_name=event.runner_name,
     )

@@ -40,7 +40,7 @@ def polled(view: View, event: Polled, ctx: Context) -> Decision:
         return Decision(slots=(change,))
     if slot.state not in ctx.rules.idle_by_poll:
         return refuse(Refused.SLOT_TAKEN.because(state=slot.state.value))
-    return Decision(slots=(_idle(slot, ctx, reason=Why.HEARTBEAT.because()),))
+    return Decision(slots=(make_idle(slot, ctx, reason=Why.HEARTBEAT.because()),))
 
 
 def offer(view: View, event: Offer, ctx: Context) -> Decision:
@@ -93,7 +93,7 @@ def adopt(view: View, event: Adopt, ctx: Context) -> Decision:
 def arm(view: View, event: Arm, ctx: Context) -> Decision:
     """Arm a slot whose runner exists and whose Pod is stamped: its JIT may now be delivered, to this uid only."""
     slot = view.slot
-    if slot is None or slot.state is not SlotState.OFFERED or stale(slot, event.generation, ctx):
+    if slot is None or _is_over(slot, event.generation, ctx):
         return refuse(Refused.OFFER_OVER.because())
     if not event.stamped and ctx.rules.stamp_before_delivery:
         return refuse(Refused.NOT_STAMPED.because())
@@ -112,9 +112,9 @@ def arm(view: View, event: Arm, ctx: Context) -> Decision:
 def mint_failed(view: View, event: MintFailed, ctx: Context) -> Decision:
     """Make the slot idle again after a failed mint that left neither runner nor stamp; the job is read again."""
     slot = view.slot
-    if slot is None or slot.state is not SlotState.OFFERED or stale(slot, event.generation, ctx):
+    if slot is None or _is_over(slot, event.generation, ctx):
         return refuse(Refused.OFFER_OVER.because())
-    idle = _idle(slot, ctx, reason=event.reason)
+    idle = make_idle(slot, ctx, reason=event.reason)
     job = view.job(slot.intended_job)
     return Decision(
         slots=(idle,), jobs=requeue(job, reason=event.reason, recheck_in=event.hold_job)
@@ -122,19 +122,30 @@ def mint_failed(view: View, event: MintFailed, ctx: Context) -> Decision:
 
 
 def mint_abandoned(view: View, event: MintAbandoned, ctx: Context) -> Decision:
-    """End an offer that cannot be completed while a runner may exist: its deadline is now, so it is fenced at once."""
+    """End an offer that cannot be completed while a runner may exist: it is fenced at once.
+
+    If GitHub did not answer, it is fenced when the mint is certainly over. A registration that appears even later is
+    harmless, because no Pod has its JIT: the next fence of that name deletes it, or the search for ghosts.
+    """
     slot = view.slot
-    if slot is None or slot.state is not SlotState.OFFERED or stale(slot, event.generation, ctx):
+    if slot is None or _is_over(slot, event.generation, ctx):
         return refuse(Refused.OFFER_OVER.because())
     change = move(
         slot,
         SlotState.OFFERED,
         ctx,
         reason=event.reason,
-        wait=0.0,
+        wait=0.0 if event.answered else ctx.deadlines.mint_over,
         runner_id=event.runner_id,
+        fence=Fence.DUE,
     )
     return Decision(slots=(change,))
+
+
+def _is_over(slot: Slot, generation: int, ctx: Context) -> bool:
+    """Whether a mint's answer comes too late: the offer has ended, or was given up."""
+    offered = slot.state is SlotState.OFFERED and slot.fence is not Fence.DUE
+    return not offered or stale(slot, generation, ctx)
 
 
 def stale(slot: Slot, generation: int, ctx: Context) -> bool:
@@ -142,7 +153,7 @@ def stale(slot: Slot, generation: int, ctx: Context) -> bool:
     return slot.generation != generation and ctx.rules.generation_fences_writes
 
 
-def _idle(slot: Slot, ctx: Context, *, reason: Reason) -> SlotChange:
+def make_idle(slot: Slot, ctx: Context, *, reason: Reason) -> SlotChange:
     """Make a slot idle, with a new deadline. A slot that is idle keeps its generation, so offers to it stay valid."""
     idle = msgspec.structs.replace(
         slot,
@@ -156,6 +167,8 @@ def _idle(slot: Slot, ctx: Context, *, reason: Reason) -> SlotChange:
         intended_job=None,
         executing_job=None,
         runner_name="",
+        runner_id=None,
+        fence=Fence.NONE,
     )
     after = msgspec.structs.replace(idle, generation=slot.generation + (idle != slot))
     return SlotChange(

@@ -37,6 +37,9 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
 
     idle: float = 90.0  # the longest time between two polls
     offered: float = 8.0  # less than the polling client's timeout of 10 s
+    mint_over: float = (
+        10.0  # GitHub ends a request after 10 s: a mint without an answer is over then
+    )
     armed: float = 120.0  # a runner registers within this, or never
     executing: float = 900.0  # verified again, never ended because of its age
     executing_unknown: float = 60.0
@@ -68,6 +71,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     outage_grace: bool = True
     absent_needs_a_read: bool = True
     generation_fences_writes: bool = True
+    warm_if_abandoned: bool = True  # only an offer that its mint gave up leaves its Pod warm
     requeue_displaced: bool = True  # a job whose runner got another one is requeued
     done_stays_done: bool = True
     idle_by_poll: tuple[SlotState, ...] = (SlotState.IDLE,)  # where a poll leaves the slot idle
@@ -77,6 +81,17 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SHIPPED = Rules()
+
+
+def stays_warm(slot: Slot, rules: Rules = SHIPPED) -> bool:
+    """Whether the Pod of this slot can be used again once its runner is fenced and its stamp is cleared.
+
+    The mint gave up the offer (its fence is due), so no JIT was ever delivered to the Pod. An offer that only passed
+    its deadline does not show that: its mint may still be under way, or the commit that armed it may have been lost in
+    a failover.
+    """
+    given_up = slot.fence is Fence.DUE or not rules.warm_if_abandoned
+    return slot.state is SlotState.OFFERED and given_up
 
 
 def question(slot: Slot) -> Question:

@@ -47,7 +47,7 @@ class Fence(StrEnum):
     """Whether this slot's runner was deleted at GitHub."""
 
     NONE = "none"  # not needed so far
-    DUE = "due"  # must be deleted before anything is freed
+    DUE = "due"  # must be deleted before anything is freed; in an offer: its mint gave it up
     DONE = "done"  # the runner does not exist at GitHub any more
 
 

@@ -21,7 +21,6 @@ from runyard.dispatch.plans.mint import (
     MintError,
     StampAnswer,
     conclude,
-    failure,
 )
 from runyard.dispatch.plans.refusals import Failure, Verdict, judge
 from runyard.dispatch.recovery.safe_delete import SafeDelete
@@ -29,12 +28,12 @@ from runyard.dispatch.seal import Seal
 from runyard.dispatch.store import SQL, Store
 from runyard.dispatch.waiters import Waiters
 from runyard.github.client import GitHub
-from runyard.github.errors import Definite, GitHubError
+from runyard.github.errors import Definite, GitHubError, NoAnswer
 from runyard.github.scope import Scope, parse
 from runyard.telemetry.catalogue import RUNYARD_ACTIONS_TOTAL
 from runyard.telemetry.names import Component, error_slug, slug_of
 from runyard.wire.reasons import logged
-from runyard.wire.reasons_dispatch import Deleting
+from runyard.wire.reasons_dispatch import Deleting, Why
 
 _ONLY_GROUP = 1  # a repository has only one runner group
 _MESSAGE = 300
@@ -46,6 +45,7 @@ class _Minted(msgspec.Struct, frozen=True, kw_only=True):
     runner_id: int | None = None
     jit: str = ""
     error: MintError = MintError()
+    answered: bool = True
     verdict: Verdict = Verdict(outcome="retry", hold_job=5.0)
 
 
@@ -135,12 +135,20 @@ class Minter:
         except TimeoutError:
             slow = judge(Failure(kind="NoAnswer", definite=False))
             return _Minted(
-                answer=MintAnswer.UNCLEAR, error=MintError(kind="no-answer"), verdict=slow
+                answer=MintAnswer.UNCLEAR,
+                error=MintError(kind="no-answer"),
+                answered=False,
+                verdict=slow,
             )
         except GitHubError as error:
             definite = isinstance(error, Definite)
             answer = MintAnswer.REFUSED if definite else MintAnswer.UNCLEAR
-            return _Minted(answer=answer, error=_error(error), verdict=judge(_failure(error, slot)))
+            return _Minted(
+                answer=answer,
+                error=_error(error),
+                answered=not isinstance(error, NoAnswer),
+                verdict=judge(_failure(error, slot)),
+            )
         return _Minted(
             answer=MintAnswer.MINTED, runner_id=made.runner_id, jit=made.encoded_jit_config
         )
@@ -150,7 +158,7 @@ class Minter:
     ) -> None:
         """Record or remove an exclusion, depending on GitHub's answer."""
         verdict = minted.verdict
-        reason = failure(stamp, error=minted.error, tenant=slot.tenant)
+        reason = conclude(minted.answer, stamp, error=minted.error, tenant=slot.tenant).reason
         made = minted.answer is MintAnswer.MINTED and verdict.exclusion is None
         if made and not trial:
             return
@@ -158,6 +166,11 @@ class Minter:
         async def work(tx: Tx) -> None:
             if made:
                 await tx.run(SQL.exclusion_clear, repository=repository, tenant=slot.tenant)
+                await tx.run(
+                    SQL.exclusions_try_soon,
+                    reason=Why.MINT_UNCLEAR.value,
+                    within=self._settings.deadlines.offered,
+                )
             elif verdict.to_repositories:
                 await tx.run(SQL.tenant_at_repositories, tenant=slot.tenant)
             elif verdict.exclusion is not None and self._guards.exclude_failing:
@@ -205,7 +218,10 @@ class Minter:
             await self._store.apply_to_slot(slot.pod_uid, failed, name="mint failed", in_era=era)
         else:
             abandoned = MintAbandoned(
-                generation=slot.generation, reason=reasoned.reason, runner_id=minted.runner_id
+                generation=slot.generation,
+                reason=reasoned.reason,
+                runner_id=minted.runner_id,
+                answered=minted.answered,
             )
             await self._store.apply_to_slot(
                 slot.pod_uid, abandoned, name="mint abandoned", in_era=era

@@ -6,6 +6,8 @@ minted    refused or unclear   abandon: a runner exists that must never be deliv
 refused   refused              fail: back to idle, nothing to clean up
 refused   stamped or unclear   clear the stamp first, then fail
 unclear   anything             abandon: a runner may exist; fence it
+
+A Pod whose offer is abandoned got no JIT: after the fence its stamp is cleared, and it waits for the next job.
 """
 
 from enum import StrEnum
@@ -68,8 +70,7 @@ def conclude(
     )
 
 
-def failure(stamp: StampAnswer, *, error: MintError, tenant: str) -> Reason:
-    """Why there is no runner: the account's name is no valid label value, or GitHub minted none."""
+def _failure(stamp: StampAnswer, *, error: MintError, tenant: str) -> Reason:
     if stamp is StampAnswer.INVALID:
         return Why.STAMP_INVALID.because(tenant=tenant)
     return Why.MINT_REFUSED.because(kind=error.kind, message=error.message)
@@ -88,7 +89,7 @@ def _reason(mint: MintAnswer, stamp: StampAnswer, *, error: MintError, tenant: s
     if mint is MintAnswer.MINTED and stamp is StampAnswer.STAMPED:
         return Why.ARMED.because()
     if mint is MintAnswer.REFUSED or stamp is StampAnswer.INVALID:
-        return failure(stamp, error=error, tenant=tenant)
+        return _failure(stamp, error=error, tenant=tenant)
     if mint is MintAnswer.MINTED:
         return Why.STAMP_FAILED.because(stamp=stamp.value)
     return Why.MINT_UNCLEAR.because(stamp=stamp.value, kind=error.kind, message=error.message)

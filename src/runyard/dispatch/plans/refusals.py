@@ -4,8 +4,9 @@
     our own budget is used up               retry               the account of that budget      until the refill
     the App's own budget is used up         retry               every tenant                    until the refill
     a rate limit of this installation       retry               the account                     GitHub's retry-after
-    nothing was sent, no answer, 5xx;
+    nothing was sent;
     our own budget is not available         retry               every tenant                    5 s, doubling to 1 min
+    no answer, 5xx, an unreadable answer;
     no token available just now             retry               the account                     5 s, doubling to 1 min
     no such endpoint at the organisation    back-to-idle        none: at the repository next    at once
     the repository is not found, or denied  exclude-repository  the repository                  1 min, doubling to 1 h
@@ -16,6 +17,7 @@
 
 After that time one job is tried. If its mint succeeds, the exclusion ends; if it fails, the time doubles. So a
 repository that can never be served occupies one runner for a moment now and then, and does not delay other tenants.
+When a try succeeds, the other accounts that GitHub failed to answer are tried soon, too: an outage may be over for all.
 """
 
 import msgspec
@@ -50,7 +52,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 _LIMITED = 60.0  # if GitHub sends no `retry-after`
 _SOON = ExclusionPeriod(kind="github", first=5.0, longest=60.0)
-_TOKENLESS = ExclusionPeriod(kind="account", first=5.0, longest=60.0)
+_UNANSWERED = ExclusionPeriod(kind="account", first=5.0, longest=60.0)
 _REFUSED = {
     "repository": ExclusionPeriod(kind="repository", first=60.0, longest=3600.0),
     "account": ExclusionPeriod(kind="account", first=60.0, longest=3600.0),
@@ -77,11 +79,13 @@ def judge(failure: Failure) -> Verdict:
             outcome=f"exclude-{failure.scope}", hold_job=refused.first, exclusion=refused
         )
     if kind == "NoToken":
-        return Verdict(outcome="retry", hold_job=_TOKENLESS.first, exclusion=_TOKENLESS)
+        return Verdict(outcome="retry", hold_job=_UNANSWERED.first, exclusion=_UNANSWERED)
     if kind == "NameTaken":
         return Verdict(
             outcome="retry", hold_job=0.0
         )  # the response to an earlier mint was lost: it will be fenced
-    if kind in {"Unreachable", "BudgetUnknown"} or not failure.definite:
+    if kind in {"Unreachable", "BudgetUnknown"}:
         return Verdict(outcome="retry", hold_job=_SOON.first, exclusion=_SOON)
+    if not failure.definite:
+        return Verdict(outcome="retry", hold_job=_UNANSWERED.first, exclusion=_UNANSWERED)
     return Verdict(outcome="back-to-idle", hold_job=60.0)

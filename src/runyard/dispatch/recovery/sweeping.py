@@ -29,6 +29,7 @@ from runyard.dispatch.recovery.proofs import Prover
 from runyard.dispatch.recovery.reading import Reader
 from runyard.dispatch.recovery.report import Finding, ReconcilerReport, fields
 from runyard.dispatch.recovery.safe_delete import SafeDelete
+from runyard.dispatch.recovery.unstamping import Unstamper
 from runyard.dispatch.store import SQL, Store, to_slot
 from runyard.http.errors import TransportError
 from runyard.kube.errors import KubeError
@@ -56,6 +57,7 @@ class Sweeper:
         store: Store,
         prover: Prover,
         fencer: Fencer,
+        unstamper: Unstamper,
         reader: Reader,
         deleter: SafeDelete,
     ) -> None:
@@ -64,6 +66,7 @@ class Sweeper:
         self._store = store
         self._prover = prover
         self._fencer = fencer
+        self._unstamper = unstamper
         self._reader = reader
         self._deleter = deleter
         self._meter = deps.meter
@@ -163,7 +166,8 @@ class Sweeper:
             case Question.VERIFY_POD:
                 return await self._verify(slot) or inconclusive
             case Question.FENCE:
-                return await self._fencer.fence(slot)
+                fenced = await self._fencer.fence(slot)
+                return await self._unstamper.after_fence(slot, fenced, era=era)
             case Question.READ_JOB:
                 return await self._read_job(slot, slot.executing_job, inconclusive)
             case Question.READ_INTENDED_JOB:

@@ -13,7 +13,7 @@ from runyard.dispatch.machine.table import Rules
 from runyard.dispatch.machine.values import CLAIMS, SlotState
 from runyard.sim.proof.explore import Explorer, Outcome
 from runyard.sim.proof.model import Model, Settings
-from runyard.sim.proof.rows import Database
+from runyard.sim.proof.rows import ANSWERS, CLEARS, Database
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +39,7 @@ def explore(case: Case) -> Outcome:
         limit=settings.limit,
         may_lose=settings.lose_commits,
         budget=tuple(state for state in CLAIMS if state not in freed),
+        dropped=ANSWERS if settings.warm_blindly else (*ANSWERS, *CLEARS),
     )
     return Explorer(Model(database, settings)).run()
 
@@ -130,6 +131,12 @@ VARIANTS = (
         guard="absent_needs_a_read",
     ),
     _without(
+        "warm-without-proof",
+        "an offer that passed its deadline leaves its Pod warm, whether or not a JIT was delivered",
+        sized(1, 1, 2),
+        guard="warm_if_abandoned",
+    ),
+    _without(
         "no-generation-check",
         "answers are committed although the slot has changed since",
         sized(1, 1, 1),
@@ -188,6 +195,12 @@ VARIANTS = (
         "a refused mint clears the stamp without a read of the slot",
         sized(1, 1, 3),
         unstamp_blindly=True,
+    ),
+    _broken(
+        "fenced-stamp-cleared-blindly",
+        "the stamp of a fenced Pod is cleared without a read of its slot",
+        sized(1, 1, 2),
+        warm_blindly=True,
     ),
 )
 

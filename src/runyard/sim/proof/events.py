@@ -84,6 +84,9 @@ def _answer(what: str, *, own: str, job: int, generation: int) -> Event:
             return Fenced(generation=generation, answer=FenceAnswer.BUSY, scope_read=True)
         case "absent":
             return Fenced(generation=generation, answer=FenceAnswer.ABSENT, scope_read=True)
+        case "warm-deleted" | "warm-absent":
+            answer = FenceAnswer(what.removeprefix("warm-"))
+            return Fenced(generation=generation, answer=answer, scope_read=True, cleared=True)
         case "blind":
             return Fenced(generation=generation, answer=FenceAnswer.ABSENT, scope_read=False)
         case _:

@@ -23,6 +23,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     operator_by_old_version: bool = False  # delete by an outdated view of the Pod
     answers_survive_failover: bool = False  # commit an answer that was asked before a loss
     unstamp_blindly: bool = False  # clear a stamp without reading the slot
+    warm_blindly: bool = False  # clear the stamp of a fenced Pod without reading its slot
     budget_freed_early: bool = False  # a slot that drains counts against no budget
     stale_reads: bool = True  # "still queued" may be outdated when it is committed
 

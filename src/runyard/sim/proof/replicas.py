@@ -7,7 +7,7 @@ it was asked for.
 
 from collections.abc import Iterator
 
-from runyard.dispatch.machine.table import Question, question
+from runyard.dispatch.machine.table import Question, question, stays_warm
 from runyard.dispatch.machine.values import CLAIMS, JobState, SlotState
 from runyard.sim.proof.fake_github import fence, register
 from runyard.sim.proof.invariants import Broken, Violation, check_deletion
@@ -157,7 +157,8 @@ def _fence(model: Model, state: State, index: int) -> Iterator[Step]:
     answered, answer = (state, "deleted") if model.settings.skip_fence else fence(state, index)
     if cell is None or (answer == "busy" and cell.state in (SlotState.EXECUTING, SlotState.CLOSED)):
         return  # it would only be repeated later
-    task = Task(answer, index, NOW)
+    warm = answer != "busy" and stays_warm(to_slot(index, cell), model.rules)
+    task = Task(f"clear-{answer}" if warm else answer, index, NOW)
     yield f"the runner of Pod {index} is fenced: {answer}", with_task(answered, None, task)
 
 
@@ -204,6 +205,8 @@ def _go_on(model: Model, state: State, task: Task) -> Iterator[Step]:
             cleared = with_pod(state, pod, _stamped(state.lanes[pod].pod, stamped=False))
             after = with_task(cleared, task, Task("failed", pod, task.generation))
             yield f"the stamp of Pod {pod} is cleared", after
+        case "clear-deleted" | "clear-absent":
+            yield _clear(model, state, task)
         case "failed":
             after = (
                 model.db.commit(done, "mint-failed", pod=pod, generation=task.generation) or done
@@ -217,6 +220,20 @@ def _go_on(model: Model, state: State, task: Task) -> Iterator[Step]:
         case _:
             after = model.db.commit(done, task.kind, pod=pod, generation=task.generation) or done
             yield f"the answer {task.kind!r} about Pod {pod} is committed", after
+
+
+def _clear(model: Model, state: State, task: Task) -> Step:
+    """Clears the stamp of a fenced Pod, which is then used again; one that is terminating or gone drains."""
+    index, pod = task.pod, state.lanes[task.pod].pod
+    if task.generation != NOW and not model.settings.warm_blindly:
+        return f"the stamp of fenced Pod {index} is another offer's", with_task(state, task, None)
+    answer = task.kind.removeprefix("clear-")
+    if pod.guest not in ALIVE or pod.terminating:
+        kept = with_task(state, task, Task(answer, index, task.generation))
+        return f"the stamp of fenced Pod {index} stays", kept
+    cleared = with_pod(state, index, _stamped(pod, stamped=False))
+    after = with_task(cleared, task, Task(f"warm-{answer}", index, task.generation))
+    return f"the stamp of fenced Pod {index} is cleared", after
 
 
 def _minting(model: Model, state: State, task: Task) -> Iterator[Step]:

@@ -41,7 +41,8 @@ GENERATION = (
     10  # of every row when it is read; a task's is this one, the one before, or an older one
 )
 NUMBER = {NOW: GENERATION, THEN: GENERATION - 1, STALE: GENERATION - 2}
-ANSWERS = ("deleted", "busy", "absent", "blind", "retire")
+CLEARS = ("clear-deleted", "clear-absent")
+ANSWERS = ("deleted", "busy", "absent", "blind", "warm-deleted", "warm-absent", "retire")
 Effect = tuple[Cells, JobRows, tuple[bool, bool]]
 Question = tuple[object, ...]
 
@@ -56,11 +57,13 @@ class Database:
         limit: int,
         may_lose: bool,
         budget: tuple[SlotState, ...] = CLAIMS,  # the states that count against it, as in SQL
+        dropped: tuple[str, ...] = (*ANSWERS, *CLEARS),  # tasks that end when their slot changes
     ) -> None:
         self.ctx = ctx
         self.limit = limit
         self._may_lose = may_lose
         self._budget = budget
+        self._dropped = dropped
         self._asked: dict[Question, Effect | None] = {}
         self._due: dict[tuple[Cell, bool], bool] = {}
 
@@ -178,7 +181,7 @@ class Database:
         elif age == NOW and bumped[task.pod]:
             age = THEN
         fenced = self.ctx.rules.generation_fences_writes
-        if age == STALE and fenced and task.kind in ANSWERS:
+        if age == STALE and fenced and task.kind in self._dropped:
             return None
         if age == task.generation:
             return task

@@ -127,7 +127,9 @@ class JobLane(msgspec.Struct, frozen=True, cache_hash=True):
 class Task(msgspec.Struct, frozen=True, cache_hash=True, order=True):
     """What a replica has under way between two of its effects, or a request without an owner."""
 
-    kind: str  # mint, late, unstamp, failed, drop, retire; answers: deleted, busy, absent, blind, queued
+    # mint, late, unstamp, failed, drop, clear-deleted, clear-absent, retire;
+    # answers: deleted, busy, absent, blind, warm-deleted, warm-absent, queued
+    kind: str
     pod: int = -1
     generation: int = NOW
     mint: str = ""  # todo, ok, gone (minted, and deleted since), failed, unknown, late

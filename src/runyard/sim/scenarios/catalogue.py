@@ -7,6 +7,7 @@ from runyard.sim.scenarios import (
     events,
     fairness,
     guests,
+    mints,
     outages,
     pods,
     rolls,
@@ -84,5 +85,6 @@ ALL = (
     *events.SCENARIOS,
     *guests.SCENARIOS,
     *fairness.SCENARIOS,
+    *mints.SCENARIOS,
 )
 BY_NAME = {scenario.name: scenario for scenario in ALL}

@@ -75,6 +75,10 @@ class Expectation(Code):
     THE_ONE_BEHIND_STARTS = "the-one-behind-starts", "the one behind starts"
     THE_HEAD_RUNS = "the-head-runs", "the head runs"
     FEW_REFUSED_MINTS = "few-refused-mints", "few mints are refused"
+    FEW_FAILED_MINTS = "few-failed-mints", "few mints have no known outcome"
+    FEW_PODS_LOST = "few-pods-lost", "at most one Pod is lost for four failed mints"
+    ANOTHERS_JOB_STARTS_SOON = "anothers-job-starts-soon", "a job of another account starts soon"
+    RUNNERS_ARE_USED_AGAIN = "runners-are-used-again", "runners are used again"
     BIRCHS_JOBS_RUN = "birchs-jobs-run", "birch's jobs run"
     FIRST_JOB_STARTS_SOON = (
         "first-job-starts-soon",

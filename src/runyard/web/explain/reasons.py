@@ -32,6 +32,10 @@ class What(Code):
         "state-overdue",
         "was {state} for too long: its runner must be deleted at GitHub first",
     )
+    OFFER_GIVEN_UP = (
+        "offer-given-up",
+        "whether GitHub registered its runner is unknown: the runner must be deleted there first",
+    )
     AFTER_OUTAGE = (
         "after-outage",
         "after an outage of the service, runners get time to poll again before any is removed",

@@ -1,7 +1,7 @@
 """Explains the state of a runner from its slot, its deadline and the state machine's next check."""
 
 from runyard.dispatch.machine.table import Question, question, time_limit
-from runyard.dispatch.machine.values import Slot, SlotState
+from runyard.dispatch.machine.values import Fence, Slot, SlotState
 from runyard.web.durations import format_duration
 from runyard.web.explain import dependencies
 from runyard.web.explain.context import Context, SlotFacts
@@ -35,8 +35,8 @@ def explain_slot(facts: SlotFacts, context: Context) -> tuple[Step, ...]:
 
 
 def _fence_postponed(facts: SlotFacts, context: Context) -> bool:
-    """Return whether a fence got no answer: its deadline was postponed, and it is still needed."""
-    if facts.slot.state is SlotState.CLOSED:
+    """Return whether its runner must be fenced: that is due, or got no answer, so that its deadline was postponed."""
+    if facts.slot.fence is Fence.DUE:
         return True
     limit = time_limit(facts.slot, context.limits.deadlines)
     return facts.last is not None and context.at - facts.last.at > limit
@@ -66,6 +66,8 @@ def _fence(facts: SlotFacts, context: Context) -> tuple[Step, ...]:
 def _overdue_state(slot: Slot) -> Reason:
     if slot.state is SlotState.CLOSED:
         return What.POD_GONE_UNFENCED.because()
+    if slot.fence is Fence.DUE:
+        return What.OFFER_GIVEN_UP.because()
     return What.STATE_OVERDUE.because(state=slot.state.value)
 
 
