@@ -300,7 +300,11 @@ def verify(paths: tuple[str, ...], *, as_json: bool) -> None:
     metavar="SECONDS",
     help="… and at least this many seconds longer.",
 )
-@click.option("--fail-on-failures", is_flag=True, help="Exit with 1 if a test is newly failing.")
+@click.option(
+    "--fail-on-failures",
+    is_flag=True,
+    help="Exit with 1 if a test, a test runner or the build is newly failing.",
+)
 @JSON
 @PROCESSES
 def diff(

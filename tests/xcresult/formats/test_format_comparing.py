@@ -4,7 +4,7 @@ from msgspec.structs import replace
 from tests.xcresult.formats.results import case, failure, result, run
 
 from runyard.xcresult.formats.comparing import Change, Difference, compare, path_of
-from runyard.xcresult.reader.model import Case, RunnerError
+from runyard.xcresult.reader.model import Action, BuildIssue, Case, RunnerError
 
 
 def names(changes: tuple[Change, ...]) -> list[str]:
@@ -122,6 +122,15 @@ def test_same_names_in_two_targets_are_two_tests() -> None:
     before = result(case("a()"), case("a()", target="Other"))
     after = result(case("a()"), case("a()", target="Other", status="Failure"))
     assert [change.target for change in compare(before, after).newly_failing] == ["Other"]
+
+
+def test_a_build_that_fails_now_is_worse() -> None:
+    issue = BuildIssue(kind="error", message="no such module")
+    before, after = result(case("a()")), result(issues=(issue,))
+    assert compare(before, after).new_errors == ("build: no such module",)
+    assert compare(before, after).worse and not compare(after, after).worse
+    silent = replace(result(), actions=(Action(build_status="failed"),))
+    assert compare(before, silent).worse and not compare(silent, before).worse
 
 
 def test_a_runner_that_fails_now_is_worse() -> None:

@@ -16,7 +16,7 @@ import msgspec
 from runyard.xcresult.formats import words
 from runyard.xcresult.formats.groups import groups
 from runyard.xcresult.reader.model import Case, Result, Status
-from runyard.xcresult.reader.verdict import tests
+from runyard.xcresult.reader.verdict import build_errors, build_failed, tests
 
 Key = tuple[str, str, tuple[str, ...], str]
 
@@ -165,6 +165,10 @@ def _new_errors(before: Result, after: Result) -> tuple[str, ...]:
         for error in after.errors
         if error.fatal and (error.target, error.message) not in known
     ]
-    return tuple(
+    errors = [
         f"{error.target}: {error.message}" if error.target else error.message for error in fresh
-    )
+    ]
+    if build_failed(after) and not build_failed(before):
+        messages = [issue.message for issue in build_errors(after)] or [words.BUILD_FAILED]
+        errors += [f"build: {message}" for message in messages]
+    return tuple(errors)

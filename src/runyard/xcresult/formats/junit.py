@@ -36,7 +36,6 @@ from runyard.xcresult.reader.model import (
 from runyard.xcresult.reader.verdict import build_errors, build_failed, tests
 
 _FRAMES = 50
-_NO_ERROR = "The build failed and recorded no error."
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -241,7 +240,9 @@ def _build(result: Result, sources: Sources) -> SuiteXml:
     found: dict[str, list[BuildIssue]] = {}
     for issue in build_errors(result):
         found.setdefault(issue.target, []).append(issue)
-    for target, issues in (found or {"": [BuildIssue(kind="error", message=_NO_ERROR)]}).items():
+    for target, issues in (
+        found or {"": [BuildIssue(kind="error", message=words.BUILD_FAILED)]}
+    ).items():
         suite.entries.append(Entry(lines=tuple(_failed_build(target, issues, sources)), error=True))
     return suite
 

@@ -12,6 +12,7 @@ from runyard.xcresult.reader.report import repetition_name
 
 LONG = 64 * 1024
 """Largest number of characters of a message in any format."""
+BUILD_FAILED = "The build failed and recorded no error."
 TOP_LEVEL = "Top-level Tests"
 """Apple's name for the suite of functions without a suite."""
 
