@@ -10,7 +10,7 @@ class Ended(Code):
 
     KILLED = "component-killed", "was killed by signal {signal:d}"
     EXITED = "component-exited", "exited with code {code:d}"
-    NOT_STARTED = "component-not-started", "could not be started: {error}"
+    NOT_STARTED = "component-not-started", "could not be started"
     GONE = "component-gone", "ended; its exit code is not known"
 
 

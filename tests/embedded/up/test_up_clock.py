@@ -16,7 +16,7 @@ from runyard.db.owner import Owner
 from runyard.embedded.up import accounts
 from runyard.embedded.up.boot import Boot
 from runyard.embedded.up.context import Context
-from runyard.embedded.up.database import MachineDatabase
+from runyard.embedded.up.database import GivenDatabase, MachineDatabase
 from runyard.embedded.up.layout import Layout
 from runyard.embedded.up.lifecycle import _renew
 from runyard.embedded.up.machine import Machine, Options, Urls
@@ -108,13 +108,12 @@ def play(
                     log=get_logger("test"),
                     lock=-1,
                     spawn=lambda work, name: None,
-                    restarts=restarts,
                 ),
                 database=MachineDatabase(
                     layout,
                     clock=clock,
                     log=get_logger("test"),
-                    machine=Owner("x", "y"),
+                    given=GivenDatabase(url="", owner=Owner("x", "y")),
                     restarts=restarts,
                 ),
                 kube=Kube(transport, token=lambda: secrets.admin_token),

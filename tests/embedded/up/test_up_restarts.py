@@ -6,12 +6,8 @@ import pytest
 
 from runyard.clock import RealClock
 from runyard.embedded.up import restarts as module
-from runyard.embedded.up.restarts import (
-    RestartReader,
-    RestartRecord,
-    reason_of_exit,
-    reason_of_failed_start,
-)
+from runyard.embedded.up.restarts import RestartReader, RestartRecord, reason_of_exit
+from runyard.embedded.up.supervisor import ComponentView
 from runyard.telemetry.log import get_logger
 from runyard.wire.reasons import Reason
 from runyard.wire.restarts import Ended, Restart
@@ -132,6 +128,15 @@ def test_a_reader_sees_what_was_written_after_it_read(tmp_path: Path) -> None:
 def test_an_exit_has_a_code_for_its_cause() -> None:
     assert reason_of_exit(-9) == KILLED
     assert reason_of_exit(3) == Ended.EXITED.because(code=3)
-    failed = reason_of_failed_start(OSError(12, "x" * 1000))
-    assert failed.code is Ended.NOT_STARTED
-    assert len(str(failed.fields["error"])) == 200
+    assert reason_of_exit(None) == Ended.NOT_STARTED.because()
+
+
+def test_a_stop_of_the_machine_is_not_an_interruption(tmp_path: Path) -> None:
+    path = tmp_path / "restarts.json"
+    own = record(path)
+    for state, code in (("starting", None), ("running", None), ("ended", 0), ("running", 0)):
+        own.note(ComponentView(name="kube", state=state, code=code))  # type: ignore[arg-type] # a literal
+    assert RestartReader(path)() == ()
+    for state, code in (("waiting", -9), ("waiting", None), ("starting", None), ("running", None)):
+        own.note(ComponentView(name="kube", state=state, code=code))  # type: ignore[arg-type] # a literal
+    assert [(each.reason, each.starts) for each in RestartReader(path)()] == [(Ended.KILLED, 1)]

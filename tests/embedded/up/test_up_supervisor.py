@@ -64,12 +64,14 @@ class Stage:
         self.on_start: Callable[[], None] = lambda: None
         self._moved = asyncio.Event()
         self._group = group
+        self._restarts = RestartRecord(
+            self.layout.restarts, clock=self.clock, log=get_logger("test")
+        )
         self.supervisor = Supervisor(
             clock=self.clock,
             log=get_logger("test"),
             lock=-1,
             spawn=self._spawn,
-            restarts=RestartRecord(self.layout.restarts, clock=self.clock, log=get_logger("test")),
             changed=self._changed,
             launch=self._launch,
             shutdown=self.shutdown,
@@ -80,6 +82,7 @@ class Stage:
 
     def _changed(self, view: ComponentView) -> None:
         self.views.append(view)
+        self._restarts.note(view)
         self._moved.set()
 
     async def _launch(self, boot: Boot, lock: int) -> Running:

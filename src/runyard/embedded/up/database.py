@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
+import msgspec
+
 from runyard.clock import Clock
 from runyard.db import migrate
 from runyard.db.contract import DatabaseError
@@ -33,8 +35,15 @@ class BadDatabase(Exception):
     """The given database cannot be used; the message has the cause and the fix."""
 
 
+class GivenDatabase(msgspec.Struct, frozen=True, kw_only=True):
+    """A database that we do not run, and this machine as its owner; an empty URL if we run our own."""
+
+    url: str
+    owner: Owner
+
+
 class MachineDatabase:
-    """`start` it, run `watch`, `stop` it. `given` names a database that we do not run."""
+    """`start` it, run `watch`, `stop` it."""
 
     def __init__(
         self,
@@ -42,14 +51,13 @@ class MachineDatabase:
         *,
         clock: Clock,
         log: Logger,
-        machine: Owner,
+        given: GivenDatabase,
         restarts: RestartRecord,
-        given: str = "",
         durable: bool = True,
         report: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self._given = given
-        self._machine = machine
+        self._given = given.url
+        self._owner = given.owner
         self._clock = clock
         self._log = log
         self._report = report
@@ -75,7 +83,7 @@ class MachineDatabase:
         """Starts it; returns how to connect."""
         if self._given:
             self._report("using the database of DATABASE_URL; unset it to start an embedded one")
-            await asyncio.to_thread(_check, self._given, self._machine)
+            await asyncio.to_thread(_check, self._given, self._owner)
             return self._given
         return await self._start_server()
 

@@ -27,7 +27,7 @@ from runyard.clock import Clock
 from runyard.embedded.kube.kubeconfig import render
 from runyard.embedded.lock import DirectoryLock
 from runyard.embedded.up import accounts, conditions, disk, images, ports, practice, stores
-from runyard.embedded.up.database import MachineDatabase
+from runyard.embedded.up.database import GivenDatabase, MachineDatabase
 from runyard.embedded.up.hosts import PODS, host_names, wanted_isolation
 from runyard.embedded.up.identity import identity
 from runyard.embedded.up.layout import Layout
@@ -106,12 +106,16 @@ async def running(
         transport = kube_transport(layout, urls.kube, now=clock.now())
         stack.push_async_callback(transport.close)
         restarts = RestartRecord(layout.restarts, clock=clock, log=log)
+
+        def changed(view: ComponentView) -> None:
+            restarts.note(view)
+            listener.component(view)
+
         database = MachineDatabase(
             layout,
             clock=clock,
             log=log,
-            machine=identity(layout, rng),
-            given=given,
+            given=GivenDatabase(url=given, owner=identity(layout, rng)),
             durable=not options.demo,
             report=report,
             restarts=restarts,
@@ -126,8 +130,7 @@ async def running(
                 log=log,
                 lock=lock.descriptor,
                 spawn=spawn,
-                restarts=restarts,
-                changed=listener.component,
+                changed=changed,
                 shutdown=shutdown,
             ),
             database=database,
@@ -138,10 +141,7 @@ async def running(
             uncancelled, _end(machine, clock=clock, log=log, shutdown=shutdown, listener=listener)
         )
         if new_authority:
-            report(
-                f"{layout.tls} had no certificate authority, so there is a new one. Machines and browsers that"
-                " trusted the old one need its ca.crt"
-            )
+            report(_new_authority(layout))
         spawn(disk.watch(layout.root, clock=clock, report=report), "disk")
         await unless(shutdown.begun, _start(machine, sockets, report, now=clock.now()))
         stores.record(layout, in_use)
@@ -150,6 +150,13 @@ async def running(
         if not options.demo:  # whose faults are meant, and reported by its scenario
             spawn(conditions.watch(urls.server, clock=clock, report=report), "conditions")
         yield machine
+
+
+def _new_authority(layout: Layout) -> str:
+    return (
+        f"{layout.tls} had no certificate authority, so there is a new one. Machines and browsers that"
+        " trusted the old one need its ca.crt"
+    )
 
 
 async def _lock(layout: Layout, shutdown: Shutdown) -> DirectoryLock:

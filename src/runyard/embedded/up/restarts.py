@@ -15,13 +15,13 @@ from pathlib import Path
 import msgspec
 
 from runyard.clock import Clock
+from runyard.embedded.up.supervisor import ComponentView
 from runyard.files import write_whole
 from runyard.telemetry.log import Logger
 from runyard.wire.reasons import Reason
 from runyard.wire.restarts import Ended, Restart
 
 KEPT = 200
-_ERROR = 200  # the most characters of an error
 _DECODER = msgspec.json.Decoder(tuple[Restart, ...])
 
 
@@ -35,6 +35,16 @@ class RestartRecord:
         self._open: dict[str, tuple[Reason, float]] = {}  # by component: the first cause, and when
         self._starts: dict[str, int] = {}
         self._restarts = self._load()
+
+    def note(self, view: ComponentView) -> None:
+        """Note a change of a component that the supervisor runs; a stop is not an interruption."""
+        match view.state:
+            case "waiting":
+                self.ended(view.name, reason_of_exit(view.code))
+            case "starting":
+                self.started(view.name)
+            case "running":
+                self.ready(view.name)
 
     def ended(self, component: str, reason: Reason) -> None:
         """Note that a component ended; later ends before it is ready belong to the same interruption."""
@@ -101,11 +111,8 @@ class RestartReader:
         return self._restarts
 
 
-def reason_of_exit(code: int) -> Reason:
-    """The reason for an exit code as `subprocess` reports it: negative for a signal."""
+def reason_of_exit(code: int | None) -> Reason:
+    """The reason for an exit code as `subprocess` reports it: negative for a signal, None without a process."""
+    if code is None:
+        return Ended.NOT_STARTED.because()
     return Ended.KILLED.because(signal=-code) if code < 0 else Ended.EXITED.because(code=code)
-
-
-def reason_of_failed_start(error: OSError) -> Reason:
-    """The reason for a process that could not be started."""
-    return Ended.NOT_STARTED.because(error=str(error.strerror or error)[:_ERROR])

@@ -17,11 +17,6 @@ from runyard.embedded.up.boot import Boot
 from runyard.embedded.up.child import CANNOT_WORK
 from runyard.embedded.up.children import Running, log_tail, start
 from runyard.embedded.up.disk import full_disk_note
-from runyard.embedded.up.restarts import (
-    RestartRecord,
-    reason_of_exit,
-    reason_of_failed_start,
-)
 from runyard.embedded.up.shutdown import Shutdown, within_deadline
 from runyard.telemetry.log import Logger
 
@@ -47,7 +42,7 @@ class ComponentView(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     pid: int = 0
     starts: int = 0
-    code: int | None = None  # of its last exit
+    code: int | None = None  # of its last exit; None if it could not be started
     note: str = ""  # the likely cause of its last exit
 
 
@@ -69,7 +64,6 @@ class Supervisor:
         log: Logger,
         lock: int,
         spawn: Spawn,
-        restarts: RestartRecord,
         changed: Callable[[ComponentView], None] = lambda view: None,
         launch: Launch = start,
         shutdown: Shutdown | None = None,
@@ -79,7 +73,6 @@ class Supervisor:
         self._log = log
         self._lock = lock
         self._spawn = spawn
-        self._restarts = restarts
         self._changed = changed
         self._launch = launch
         self._components: dict[str, _Component] = {}
@@ -137,12 +130,11 @@ class Supervisor:
         pause, unready = FIRST_PAUSE, 0
         while not self._stopping.is_set():
             began = self._clock.monotonic()
-            self._restarts.started(component.boot.name)
             try:
                 running = component.running = await self._launch(component.boot, self._lock)
             except OSError as error:
-                self._restarts.ended(component.boot.name, reason_of_failed_start(error))
-                self._show(component, "waiting", pid=0, note=f"cannot be started: {error.strerror}")
+                note = f"cannot be started: {error.strerror}"
+                self._show(component, "waiting", pid=0, code=None, note=note)
                 await self._clock.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
                 continue
@@ -156,7 +148,6 @@ class Supervisor:
             self._show(component, state, pid=0, code=code, note=_why(component.boot, code))
             if self._stopping.is_set():
                 return
-            self._restarts.ended(component.boot.name, reason_of_exit(code))
             never_ready = unready >= MAX_UNREADY_STARTS and not component.was_ready.is_set()
             if code == CANNOT_WORK or never_ready:
                 raise self._failed(component, f"ended with code {code}")
@@ -186,7 +177,6 @@ class Supervisor:
             )
             return False
         component.was_ready.set()
-        self._restarts.ready(component.boot.name)
         self._show(component, "running")
         return True
 
