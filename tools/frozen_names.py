@@ -28,9 +28,11 @@ from runyard.telemetry.health import Severity
 from runyard.telemetry.metric import Label, Metric
 from runyard.telemetry.names import Component, Loop
 from runyard.web.explain.values import Constraint
+from runyard.web.verdict import Headline
 from runyard.wire.bodies import DrainReason
 from runyard.wire.problem_codes import ProblemCode
 from runyard.wire.reasons import Common
+from runyard.wire.restarts import Ended
 
 LIST = Path(__file__).resolve().parent.parent / "tests" / "wire" / "frozen_names.txt"
 # The first word of a line, and the enum whose members it lists. The word stays when a class is renamed.
@@ -54,10 +56,12 @@ ENUMS: dict[str, type[StrEnum]] = {
     "reason/dry-run": dispatch.Would,
     "reason/event-objection": dispatch.Objection,
     "reason/event-refused": dispatch.Refused,
+    "reason/component-ended": Ended,
     "reason/explain-ends": explain.Ends,
     "reason/explain-what": explain.What,
     "reason/finding": dispatch.Found,
     "reason/finding-left": dispatch.Left,
+    "reason/headline": Headline,
     "reason/held": dispatch.Holding,
     "reason/job-request": dispatch.Requested,
     "reason/job-trust": dispatch.Trust,

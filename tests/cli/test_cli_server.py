@@ -9,18 +9,19 @@ from pathlib import Path
 import pytest
 from tests.cli.server_harness import BEARER, LABELS, SOON, Yard, ask, play, poll
 
-from runyard.cli.github_auth import github_identity
+from runyard.cli.github_auth import GithubIdentity, github_identity
 from runyard.cli.main import cli
 from runyard.cli.main import run as run_cli
 from runyard.cli.server import server
-from runyard.cli.serverflags import flags_of
-from runyard.cli.serverrun import settings_of
+from runyard.cli.serverflags import Flags, flags_of
+from runyard.cli.serverrun import _server_socket, settings_of
 from runyard.clock import RealClock
 from runyard.components.server import END_WITHIN
 from runyard.db.owner import Owner, claim
 from runyard.embedded.github.identity import KeyPair
 from runyard.embedded.github.session import RunnerSession
 from runyard.http.errors import TransportError
+from runyard.telemetry.log import get_logger
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
@@ -318,14 +319,34 @@ def test_a_bad_setting_is_one_line_with_its_fix(
         assert secret not in told.err
 
 
-def test_the_runner_group_that_was_chosen_is_the_servers(app_keys: KeyPair, tmp_path: Path) -> None:
+def given(app_keys: KeyPair, folder: Path, *more: str) -> tuple[Flags, GithubIdentity]:
+    """The flags of a server with an App, and who it is at GitHub."""
     for name, text in (("seal", "A" * 43 + "="), ("hook", "hush"), ("pem", app_keys.private_pem)):
-        (tmp_path / name).write_text(text)
+        (folder / name).write_text(text)
     argv = ["--seal-key-file", "seal", "--webhook-secret-file", "hook", "--github-key-file", "pem"]
-    argv = [word if word.startswith("--") else str(tmp_path / word) for word in argv]
-    given = server.make_context("server", [*argv, "--github-app-id", "7", "--runner-group", "5"])
-    flags = flags_of(given.params)
-    assert settings_of(flags, github_identity(flags.github, clock=RealClock())).runner_group == 5
+    argv = [word if word.startswith("--") else str(folder / word) for word in argv]
+    context = server.make_context("server", [*argv, "--github-app-id", "7", *more])
+    flags = flags_of(context.params)
+    return flags, github_identity(flags.github, clock=RealClock())
+
+
+def test_the_runner_group_that_was_chosen_is_the_servers(app_keys: KeyPair, tmp_path: Path) -> None:
+    flags, who = given(app_keys, tmp_path, "--runner-group", "5")
+    assert settings_of(flags, who).runner_group == 5
+
+
+def test_the_dashboard_links_runs_at_the_configured_github(
+    app_keys: KeyPair, tmp_path: Path
+) -> None:
+    argv = ("--listen", "127.0.0.1:0", "--github-url", "https://ghe.example/api/v3")
+    flags, who = given(app_keys, tmp_path, *argv)
+
+    async def main() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            socket = _server_socket(flags, who, RealClock(), stack, log=get_logger("test"))
+            assert socket.access.github == "https://ghe.example"
+
+    asyncio.run(main())
 
 
 def test_migrate_refuses_an_address_that_is_none_without_repeating_it(

@@ -1,14 +1,13 @@
 """The overview matches the rows and objects that the real dispatcher and the real API core have written."""
 
-from collections import Counter
 from typing import Any
 
 import msgspec
 import pytest
-from tests.dispatch.dispatchharness import SPACE, Guest, Harness, play
+from tests.dispatch.dispatchharness import SPACE, Harness, play
+from tests.web.web_views import SETTINGS, job_of, look, runner_of
 
 from runyard.db.contract import Unavailable
-from runyard.dispatch.matching.values import Hold
 from runyard.dispatch.settings import Limit
 from runyard.embedded.github.identity import KeyPair
 from runyard.embedded.github.session import RunnerSession
@@ -23,38 +22,11 @@ from runyard.web.overview import build_overview
 from runyard.web.records import Records, read_records
 from runyard.web.settings import Settings
 from runyard.web.snapshot import Snapshot
-from runyard.web.values import Alarm, Host, Job, Overview, Runner, Source, Totals, same
-from runyard.web.verdict import verdict
+from runyard.web.values import Source, same
 from runyard.wire import names
 from runyard.wire.instants import to_rfc3339, to_rfc3339_micro
 from runyard.wire.reasons import render
 from runyard.wire.reasons_dispatch import Holding, Why
-from runyard.wire.restarts import Ended, Restart
-
-SETTINGS = Settings()
-
-
-async def look(
-    harness: Harness, settings: Settings = SETTINGS, *, kube: Kube | None = None
-) -> Overview:
-    now = harness.clock.now()
-    snapshot = Snapshot(
-        at=now,
-        postgres=Source(name="Postgres", state="ok", as_of=now),
-        kubernetes=Source(name="Kubernetes", state="ok", as_of=now),
-        records=await read_records(harness.database, settings, harness.server.matcher.preview),
-        cluster=await read_cluster(kube or harness.admin, namespace=SPACE),
-    )
-    return build_overview(snapshot, settings, DispatchLimits())
-
-
-def job_of(view: Overview, job_id: int) -> Job:
-    everything = (*view.waiting, *view.running, *view.finished)
-    return next(job for job in everything if job.job_id == job_id)
-
-
-def runner_of(view: Overview, guest: Guest) -> Runner:
-    return next(runner for runner in view.runners if runner.uid == guest.uid)
 
 
 async def host(harness: Harness, name: str = "mini-1", **labels: str) -> None:
@@ -218,96 +190,6 @@ def test_a_job_that_waits_beside_an_idle_runner_is_the_verdict(
     play(scenario, database_url, app_keys)
 
 
-def test_one_odd_label_is_not_the_headline_of_a_full_queue(
-    database_url: str, app_keys: KeyPair
-) -> None:
-    async def scenario(harness: Harness) -> None:
-        await harness.pool(replicas=1)
-        await harness.queued(labels=("self-hosted", "shape-mac", "gpu"))
-        for _ in range(4):
-            await harness.queued()
-        few = Settings(jobs_shown=1)  # the odd one is the oldest, and the only one that is shown
-        for settings in (SETTINGS, few):
-            view = await look(harness, settings)
-            assert (view.verdict.reason, view.verdict.jobs) == (Constraint.NO_RUNNER, 4)
-            assert view.verdict.tone == "wait"
-        for _ in range(4):
-            await harness.queued(labels=("self-hosted", "shape-mac", "gpu"))
-        view = await look(harness, few)
-        assert (view.verdict.reason, view.verdict.jobs) == (Constraint.NO_POOL, 5)
-        assert view.verdict.tone == "warn"
-
-    play(scenario, database_url, app_keys)
-
-
-OK = Host(name="a", tone="good", state="ready")
-DOWN = Host(name="b", tone="bad", state="silent")
-LOW = Alarm(code="budget-low", severity="warning", title="t", text="f")
-HEADLINES: dict[
-    str, tuple[dict[Constraint, int], tuple[Host, ...], tuple[Alarm, ...], str, str]
-] = {
-    "most jobs": (
-        {Constraint.NO_POOL: 2, Constraint.TENANT_CAP: 3},
-        (OK,),
-        (),
-        "tenant-cap",
-        "wait",
-    ),
-    "a tie is the operator's": (
-        {Constraint.NO_RUNNER: 2, Constraint.NO_POOL: 2},
-        (OK,),
-        (),
-        "no-pool",
-        "warn",
-    ),
-    "an approval": ({Constraint.APPROVAL: 1}, (OK,), (), "approval", "wait"),
-    "a host before jobs that will start": (
-        {Constraint.NO_RUNNER: 9},
-        (OK, DOWN),
-        (),
-        "hosts-not-ready",
-        "warn",
-    ),
-    "jobs that never start before a host": (
-        {Constraint.NO_POOL: 9},
-        (OK, DOWN),
-        (),
-        "no-pool",
-        "warn",
-    ),
-    "a warning before jobs that will start": (
-        {Constraint.NO_RUNNER: 9},
-        (OK,),
-        (LOW,),
-        "budget-low",
-        "warn",
-    ),
-    "nothing waits": ({}, (OK,), (), "no-pools", "off"),
-}
-
-
-@pytest.mark.parametrize(
-    ("holds", "hosts", "alarms", "reason", "tone"), HEADLINES.values(), ids=HEADLINES
-)
-def test_the_headline_is_what_affects_the_most_jobs(
-    holds: dict[Constraint, int],
-    hosts: tuple[Host, ...],
-    alarms: tuple[Alarm, ...],
-    reason: str,
-    tone: str,
-) -> None:
-    totals = Totals(waiting=sum(holds.values()))
-    shown = verdict(alarms, totals, hosts, (), holds=Counter(holds))
-    assert (shown.reason, shown.tone) == (reason, tone)
-    assert shown.jobs == next((n for hold, n in holds.items() if hold == reason), 0)
-
-
-def test_every_hold_of_the_matcher_has_a_headline() -> None:
-    for hold in Hold:
-        shown = verdict((), Totals(waiting=1), (), (), holds=Counter({Constraint(hold.value): 1}))
-        assert (shown.reason, shown.jobs) == (hold.value, 1)
-
-
 def test_a_runner_that_has_gone_silent_is_not_called_warm(
     database_url: str, app_keys: KeyPair
 ) -> None:
@@ -396,63 +278,6 @@ def test_a_pod_that_vanished_with_its_job_is_listed_as_recovered(
         await harness.clock.sleep(60)
         await harness.server.recovery.sweeper.step()
         assert (await look(harness)).healed[0].reason == Why.FENCE_DELETED
-
-    play(scenario, database_url, app_keys)
-
-
-def restart(number: int, *, at: float, component: str = "server") -> Restart:
-    return Restart(
-        id=number,
-        component=component,
-        reason=Ended.KILLED.value,
-        detail={"signal": 9},
-        ended_at=at - 2.5,
-        ready_at=at,
-    )
-
-
-def test_restarts_of_components_are_among_the_recoveries_without_any_database() -> None:
-    now = 1_800_000_000.0
-    down = Source(name="x", state="down", since=now)
-    restarts = (
-        restart(1, at=now - 7200),
-        restart(2, at=now - 60),
-        restart(3, at=now - 5, component="kube"),
-    )
-    view = build_overview(
-        Snapshot(at=now, postgres=down, kubernetes=down, restarts=restarts), SETTINGS
-    )
-    assert [(each.component, each.id, each.reason, each.took) for each in view.healed] == [
-        ("kube", 3, Ended.KILLED, 2.5),
-        ("server", 2, Ended.KILLED, 2.5),
-        ("server", 1, Ended.KILLED, 2.5),
-    ]
-    assert view.totals.healed_hour == 2
-    few = msgspec.structs.replace(SETTINGS, recoveries_shown=1)
-    view = build_overview(Snapshot(at=now, postgres=down, kubernetes=down, restarts=restarts), few)
-    assert (len(view.healed), view.totals.healed_hour) == (1, 2), "the count covers all of them"
-
-
-def test_recoveries_of_runners_and_components_are_in_the_order_of_time(
-    database_url: str, app_keys: KeyPair
-) -> None:
-    async def scenario(harness: Harness) -> None:
-        await harness.pool()
-        guest = await harness.pod()
-        await harness.armed(guest)
-        await harness.delete_pod(guest)
-        await harness.server.shared.closer.close_if_gone(pod_name=guest.name, pod_uid=guest.uid)
-        now = harness.clock.now()
-        restarts = (restart(1, at=now - 60), restart(2, at=now + 60))
-        ok = Source(name="x", state="ok", as_of=now)
-        records = await read_records(harness.database, SETTINGS)
-        view = build_overview(
-            Snapshot(at=now + 61, postgres=ok, kubernetes=ok, records=records, restarts=restarts),
-            SETTINGS,
-        )
-        reasons = [each.reason for each in view.healed]
-        assert reasons == [Ended.KILLED, Why.POD_NOT_FOUND, Ended.KILLED]
-        assert view.totals.healed_hour == 3
 
     play(scenario, database_url, app_keys)
 

@@ -1,0 +1,104 @@
+"""The headline of the dashboard is what affects the most jobs."""
+
+from collections import Counter
+
+import pytest
+from tests.dispatch.dispatchharness import Harness, play
+from tests.web.web_views import SETTINGS, look
+
+from runyard.dispatch.matching.values import Hold
+from runyard.embedded.github.identity import KeyPair
+from runyard.web.explain.values import Constraint
+from runyard.web.settings import Settings
+from runyard.web.values import Alarm, Host, Totals
+from runyard.web.verdict import verdict
+
+
+def test_one_odd_label_is_not_the_headline_of_a_full_queue(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(harness: Harness) -> None:
+        await harness.pool(replicas=1)
+        await harness.queued(labels=("self-hosted", "shape-mac", "gpu"))
+        for _ in range(4):
+            await harness.queued()
+        few = Settings(jobs_shown=1)  # the odd one is the oldest, and the only one that is shown
+        for settings in (SETTINGS, few):
+            view = await look(harness, settings)
+            assert (view.verdict.reason, view.verdict.jobs) == (Constraint.NO_RUNNER, 4)
+            assert view.verdict.tone == "wait"
+        for _ in range(4):
+            await harness.queued(labels=("self-hosted", "shape-mac", "gpu"))
+        view = await look(harness, few)
+        assert (view.verdict.reason, view.verdict.jobs) == (Constraint.NO_POOL, 5)
+        assert view.verdict.tone == "warn"
+
+    play(scenario, database_url, app_keys)
+
+
+OK = Host(name="a", tone="good", state="ready")
+DOWN = Host(name="b", tone="bad", state="silent")
+LOW = Alarm(code="budget-low", severity="warning", title="t", text="f")
+HEADLINES: dict[
+    str, tuple[dict[Constraint, int], tuple[Host, ...], tuple[Alarm, ...], str, str]
+] = {
+    "most jobs": (
+        {Constraint.NO_POOL: 2, Constraint.TENANT_CAP: 3},
+        (OK,),
+        (),
+        "tenant-cap",
+        "wait",
+    ),
+    "a tie is the operator's": (
+        {Constraint.NO_RUNNER: 2, Constraint.NO_POOL: 2},
+        (OK,),
+        (),
+        "no-pool",
+        "warn",
+    ),
+    "an approval": ({Constraint.APPROVAL: 1}, (OK,), (), "approval", "wait"),
+    "a host before jobs that will start": (
+        {Constraint.NO_RUNNER: 9},
+        (OK, DOWN),
+        (),
+        "hosts-not-ready",
+        "warn",
+    ),
+    "jobs that never start before a host": (
+        {Constraint.NO_POOL: 9},
+        (OK, DOWN),
+        (),
+        "no-pool",
+        "warn",
+    ),
+    "a warning before jobs that will start": (
+        {Constraint.NO_RUNNER: 9},
+        (OK,),
+        (LOW,),
+        "budget-low",
+        "warn",
+    ),
+    "nothing waits": ({}, (OK,), (), "no-pools", "off"),
+}
+
+
+@pytest.mark.parametrize(
+    ("holds", "hosts", "alarms", "reason", "tone"), HEADLINES.values(), ids=HEADLINES
+)
+def test_the_headline_is_what_affects_the_most_jobs(
+    holds: dict[Constraint, int],
+    hosts: tuple[Host, ...],
+    alarms: tuple[Alarm, ...],
+    reason: str,
+    tone: str,
+) -> None:
+    totals = Totals(waiting=sum(holds.values()))
+    shown = verdict(alarms, totals, hosts, (), holds=Counter(holds))
+    assert (shown.reason, shown.tone) == (reason, tone)
+    assert shown.jobs == next((n for hold, n in holds.items() if hold == reason), 0)
+
+
+def test_every_hold_of_the_matcher_has_a_headline() -> None:
+    for hold in Hold:
+        shown = verdict((), Totals(waiting=1), (), (), holds=Counter({Constraint(hold.value): 1}))
+        assert (shown.reason, shown.jobs) == (hold.value, 1)
