@@ -1,6 +1,6 @@
 """The gauges that alerts use match the rows."""
 
-from tests.dispatch.dispatchharness import Harness, play
+from tests.dispatch.dispatchharness import Guest, Harness, play
 
 from runyard.components import server
 from runyard.dispatch.machine.values import Headroom
@@ -85,9 +85,11 @@ def test_jobs_that_wait_while_runners_are_idle_are_a_health_condition(
         await harness.queued()
         await harness.clock.sleep(61)
 
-        async def read_conditions() -> list[str]:
+        async def read_conditions(*polling: Guest) -> list[str]:
             await wired.gauges.step()
             await harness.clock.sleep(61)
+            for each in polling:
+                await harness.poll(each)
             await wired.gauges.step()
             return [report.message for report in health.report() if report.code == "jobs-starve"]
 
@@ -96,11 +98,11 @@ def test_jobs_that_wait_while_runners_are_idle_are_a_health_condition(
         await wired.gauges.step()
         await harness.clock.sleep(61)
         await harness.poll(guest)
-        messages = await read_conditions()
+        messages = await read_conditions(guest)
         assert messages and messages[0].startswith("mac: a job waits for ")
         assert health.healthy(), "no reason to take the server away from its runners"
         harness.execute("UPDATE tenants SET paused = true")
         await harness.poll(guest)
-        assert not await read_conditions(), "it is held back on purpose"
+        assert not await read_conditions(guest), "it is held back on purpose"
 
     play(scenario, database_url, app_keys)

@@ -11,10 +11,13 @@ from runyard.components import server
 from runyard.db.contract import Row, Statement, Tx
 from runyard.db.inline import InlineTx
 from runyard.dispatch.guards import without
-from runyard.dispatch.settings import Limit
+from runyard.dispatch.matching.values import Hold
+from runyard.dispatch.settings import Limit, Settings
 from runyard.embedded.github.identity import KeyPair
 from runyard.http.messages import Request, Response, Stream, json_response
 from runyard.kube.kinds import RUNNER_POOLS
+from runyard.web.explain.context import Context
+from runyard.web.settings import Settings as WebSettings
 
 T = TypeVar("T")
 
@@ -312,3 +315,39 @@ def test_a_job_that_arrived_here_and_is_held_is_not_matched(
         assert first not in offered
 
     play(scenario, database_url, app_keys)
+
+
+def test_a_runner_that_stopped_polling_is_idle_for_no_job(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
+        async with harness.waiting(guest):
+            pass
+        await harness.queued()
+        assert (await harness.server.matcher.preview()).proposals, "it polled just now"
+        await harness.clock.sleep(30)
+        found = await harness.server.matcher.preview()
+        assert found.proposals == ()
+        assert [held.hold for held in found.held] == [Hold.NO_RUNNER]
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_replica_that_has_not_read_the_pools_says_so(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(harness: Harness) -> None:
+        await harness.queued()
+        assert not (await harness.server.matcher.preview()).pools_read
+        await harness.pool()
+        assert (await harness.server.matcher.preview()).pools_read
+
+    play(scenario, database_url, app_keys)
+
+
+def test_dispatch_and_dashboard_agree_when_a_runner_polls() -> None:
+    settings = Settings(webhook_secrets=("x",), seal_key=bytes(32))
+    assert WebSettings().silent_after == Context(at=0.0).silent_after == settings.asking_within
+    assert settings.poll_wait_max < settings.asking_within < 30.0

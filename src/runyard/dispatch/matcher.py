@@ -159,7 +159,11 @@ class Matcher:
 
         reading = await self._database.transact(everything, name="match preview")
         found = match(reading.snapshot, thorough=True)
-        return Matching(proposals=found.proposals, held=(*reading.selection.held, *found.held))
+        return Matching(
+            proposals=found.proposals,
+            held=(*reading.selection.held, *found.held),
+            pools_read=self._pools.was_read,
+        )
 
     def _mint(
         self,
@@ -199,7 +203,7 @@ class Matcher:
             uids=uids,
             kinds=self._settings.match_kinds,
             per_kind=self._settings.match_per_kind,
-            silent=self._settings.deadlines.idle,
+            silent=self._settings.asking_within,
             after=() if thorough else self._resume_after,
             thorough=thorough,
             expect=expect,

@@ -119,7 +119,7 @@ class Gauges:
         waiting, headrooms = await read_queue(tx)
         claims = await tx.all(SQL.claims_by_state)
         clamped = await tx.all(SQL.sessions_clamped)
-        idle = await tx.all(SQL.slots_idle, silent_after=self._settings.deadlines.idle)
+        idle = await tx.all(SQL.slots_idle, silent_after=self._settings.asking_within)
         fences = await tx.all(SQL.fences_unanswered, older=self._settings.fence_patience)
         return _Snapshot(
             waiting=waiting,

@@ -30,6 +30,12 @@ class Pools:
         self._namespace = namespace
         self._known: tuple[PoolView, ...] = ()
         self._sizes: dict[str, Size] = {}
+        self._was_read = False
+
+    @property
+    def was_read(self) -> bool:
+        """Whether a read has succeeded; before that, `known` says nothing."""
+        return self._was_read
 
     @property
     def known(self) -> tuple[PoolView, ...]:
@@ -59,6 +65,7 @@ class Pools:
                 continue
         self._known = tuple(view_of(pool) for pool in sorted(pools, key=lambda p: p.metadata.name))
         self._sizes = {pool.metadata.name: size_of(pool) for pool in pools}
+        self._was_read = True
 
 
 def view_of(pool: RunnerPool) -> PoolView:

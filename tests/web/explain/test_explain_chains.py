@@ -30,6 +30,7 @@ from runyard.web.explain.explainer import explain_runner
 from runyard.web.explain.jobs import explain_job, overdue
 from runyard.web.explain.pools import explain_pool
 from runyard.web.explain.reasons import Ends, What
+from runyard.web.explain.slots import explain_slot
 from runyard.web.explain.values import Constraint, Step, explained
 from runyard.web.explain.views import step_view, summary, text
 from runyard.web.values import Host, Source
@@ -406,8 +407,32 @@ def test_a_job_in_another_state_says_so(job: Any, named: Constraint) -> None:
     assert binding(explain_job(job, None, a_context())).constraint is named
 
 
+@pytest.mark.parametrize(
+    ("matching", "what"),
+    [
+        (None, What.NOT_EXAMINED),
+        (Matching(), What.NOT_EXAMINED),
+        (
+            msgspec.structs.replace(held(Hold.NO_POOL), pools_read=False),
+            What.POOLS_UNREAD,
+        ),
+    ],
+    ids=["no result", "newer than the result", "pools not read"],
+)
+def test_a_job_that_was_not_examined_is_not_said_to_be_matched(
+    matching: Matching | None, what: What
+) -> None:
+    found = binding(explain_job(a_job(), None, a_context(matching=matching)))
+    assert (found.constraint, found.what.code) == (Constraint.UNEXAMINED, what)
+
+
+def test_a_runner_that_stopped_polling_half_a_minute_ago_waits_for_no_work() -> None:
+    slot = a_slot(last_beat=NOW - 30)
+    assert explain_slot(slot, a_context())[0].constraint is Constraint.NOT_ASKING
+
+
 def test_only_a_job_that_is_next_for_too_long_needs_attention() -> None:
-    context = a_context(matching=Matching())
+    context = a_context(matching=held(Hold.NEXT))
     assert overdue(explain_job(a_job(), None, context), context)
     assert not overdue(explain_job(a_job(enqueued_at=NOW - 3), None, context), context)
     paused = a_context(matching=held(Hold.PAUSED))

@@ -166,6 +166,7 @@ class Matching(msgspec.Struct, frozen=True, kw_only=True):
 
     proposals: tuple[Proposal, ...] = ()
     held: tuple[Held, ...] = ()
+    pools_read: bool = True  # False: the replica has just started, and does not know the pools yet
 
 
 def fits(pool: PoolView, labels: tuple[str, ...]) -> bool:

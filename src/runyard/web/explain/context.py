@@ -132,7 +132,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[Host, ...] = ()
     alarms: tuple[Alarm, ...] = ()
     rate_budgets: tuple[RateBudget, ...] = ()
-    silent_after: float = 90.0
+    silent_after: float = 29.0
     match_within: float = 15.0
     limits: DispatchLimits = DispatchLimits()
 

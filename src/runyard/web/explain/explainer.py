@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from runyard.db.contract import Database, DatabaseError
-from runyard.dispatch.machine.values import SlotState
+from runyard.dispatch.machine.values import JobState, SlotState
 from runyard.dispatch.matching.values import Matching
 from runyard.dispatch.plans.trust import trust_of
 from runyard.telemetry.log import redact
@@ -25,7 +25,7 @@ from runyard.web.explain.context import (
     SlotFacts,
     build_context,
 )
-from runyard.web.explain.jobs import explain_job
+from runyard.web.explain.jobs import explain_job, is_examined
 from runyard.web.explain.pods import explain_drain, explain_pod, explain_stamp, with_host
 from runyard.web.explain.pools import explain_pool
 from runyard.web.explain.queries import Rows, number, read_job, read_slot
@@ -114,6 +114,11 @@ class Explainer:
         rows: Rows = await read_job(self._database, job_id, self._dispatch.limits)
         if rows.job is None:
             return (), ()
+        waits = rows.job.state == JobState.QUEUED and rows.job.verified
+        if waits and not is_examined(context.matching, rows.job):
+            # The snapshot is older than the job: with a new one every replica gives the same answer.
+            fresh = await self._dispatch.read_matching()
+            context = msgspec.structs.replace(context, matching=fresh)
         facts = (trust_of(rows.job.trust).because(),)
         return explain_job(rows.job, rows.slot, context), facts
 

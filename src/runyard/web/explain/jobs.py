@@ -63,7 +63,7 @@ def overdue(chain: tuple[Step, ...], context: Context) -> bool:
 
 
 def find_hold(matching: Matching, job: JobFacts) -> Held | None:
-    """Return the matcher's hold of this job; None if it is being matched."""
+    """Return the matcher's hold of this job; None if it is being matched, or was not examined."""
     if any(proposal.event.job_id == job.job_id for proposal in matching.proposals):
         return None
     key = (job.tenant, job.repository, job.labels)
@@ -71,8 +71,37 @@ def find_hold(matching: Matching, job: JobFacts) -> Held | None:
     return next(own, None)
 
 
+def is_examined(matching: Matching | None, job: JobFacts) -> bool:
+    """Return whether the matcher's result says anything about this job: by itself, or by its kind."""
+    if matching is None or not matching.pools_read:
+        return False
+    if any(proposal.event.job_id == job.job_id for proposal in matching.proposals):
+        return True
+    return find_hold(matching, job) is not None
+
+
+def _unexamined(job: JobFacts, context: Context) -> tuple[Step, ...]:
+    """Explain a job that the matcher's result does not contain: nothing is known about its runners."""
+    unread = context.matching is not None and not context.matching.pools_read
+    beyond: tuple[Step, ...] = ()
+    if unread and context.kubernetes.state == "down":
+        beyond = (dependencies.kubernetes(context.kubernetes),)
+    step = Step(
+        constraint=Constraint.UNEXAMINED,
+        subject=_subject(job),
+        what=(What.POOLS_UNREAD if unread else What.NOT_EXAMINED).because(),
+        who=MATCHER,
+        since=job.enqueued_at,
+        ends=(Ends.POOLS_READ if unread else Ends.NEXT_MATCH).because(),
+        leads=bool(beyond),
+    )
+    return (step, *beyond)
+
+
 def _held(job: JobFacts, context: Context) -> tuple[Step, ...]:
-    held = None if context.matching is None else find_hold(context.matching, job)
+    if context.matching is None or not is_examined(context.matching, job):
+        return _unexamined(job, context)
+    held = find_hold(context.matching, job)
     if held is None or held.hold is Hold.NEXT:
         return (_next(job, What.BEING_MATCHED, context),)
     beyond: tuple[Step, ...] = ()

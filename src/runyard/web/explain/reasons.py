@@ -12,6 +12,11 @@ class What(Code):
 
     # jobs
     BEING_MATCHED = "being-matched", "a fitting runner is idle: the job is being matched"
+    POOLS_UNREAD = (
+        "pools-unread",
+        "this replica of the server has just started and has not read the pools yet",
+    )
+    NOT_EXAMINED = "not-examined", "the matcher has not examined it yet"
     BEING_ASSIGNED = "being-assigned", "is being assigned to a runner"
     AWAITS_APPROVAL = (
         "awaits-approval",
@@ -122,6 +127,7 @@ class Ends(Code):
     )
     GITHUB_REGISTERS = "github-registers", "GitHub answers and accepts a registration again"
     TENANT_RESUMED = "tenant-resumed", "the tenant is resumed (runyard tenant resume)"
+    POOLS_READ = "pools-read", "the pools are read from Kubernetes"
     NEXT_MATCH = "next-match", "the matcher's next step"
     APPROVED = "approved", "it is approved at GitHub"
     ASKED_IN = "asked-in", "GitHub is asked in {wait}"

@@ -27,6 +27,7 @@ class Constraint(StrEnum):
     GITHUB = "github"
     NEXT = "next"
 
+    UNEXAMINED = "unexamined"
     APPROVAL = "approval"
     ASKED_FIRST = "asked-first"
     MINTING = "minting"
