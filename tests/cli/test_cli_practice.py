@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import pty
+import random
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -22,8 +23,10 @@ from runyard.cli.practice import NotUp
 from runyard.cli.practicerun import watch
 from runyard.embedded.github.identity import KeyPair, generate_key_pair
 from runyard.embedded.github.views import JobView
+from runyard.embedded.up import stores
+from runyard.embedded.up.layout import Layout
 from runyard.embedded.up.practice_client import PracticeClient
-from runyard.embedded.up.secrets import Secrets
+from runyard.embedded.up.secrets import Secrets, load_or_make
 from runyard.http.errors import OutcomeUnknown
 from runyard.sim.clock import VirtualClock
 from runyard.sim.loop import run_virtual
@@ -240,3 +243,16 @@ def test_a_machine_that_is_started_anew_does_not_lose_the_job_that_is_watched() 
 def test_a_machine_that_stays_away_is_told_and_the_job_is_not_called_refused() -> None:
     with pytest.raises(NotUp, match="job 7 was queued, but"):
         run_virtual(watched(10_000))
+
+
+def test_serve_does_not_replace_jobs_that_were_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layout = Layout(tmp_path / "data")
+    layout.prepare()
+    load_or_make(layout, random.Random(1))
+    stores.record(layout, (stores.GITHUB,))
+    argv = ["practice", "serve", "--data", str(layout.root)]
+    assert run_cli(cli, name="runyard", argv=argv) == 2
+    assert str(layout.github) in capsys.readouterr().err
+    assert not layout.github.exists()

@@ -12,7 +12,6 @@ import msgspec
 from runyard.cli.options import LOGGING, BadSetting, listen_option, with_options
 
 if TYPE_CHECKING:
-    from runyard.embedded.up import stores
     from runyard.embedded.up.layout import Layout
     from runyard.embedded.up.secrets import Secrets
 
@@ -74,6 +73,7 @@ async def _live(flags: Flags) -> None:
     from runyard.embedded.github import serving
     from runyard.embedded.github.settings import PracticeSettings
     from runyard.embedded.github.store import StoreError
+    from runyard.embedded.up import stores
     from runyard.embedded.up.layout import BadDirectory, Layout
     from runyard.embedded.up.secrets import load_or_make
     from runyard.http.addresses import is_loopback
