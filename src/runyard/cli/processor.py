@@ -60,7 +60,7 @@ WORK: tuple[Option, ...] = (
     click.option(
         "--memory",
         envvar="RUNYARD_MEMORY",
-        default="2GiB",
+        default="512MiB",
         show_default=True,
         help="Limit of memory for reading one bundle (Linux only).",
     ),

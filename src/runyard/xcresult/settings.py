@@ -28,7 +28,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Limit for reading one bundle, in seconds."""
     grace: float = 30.0
     """Additional seconds for the child to clean up."""
-    memory: int = 2048 * MEBIBYTE
+    memory: int = 512 * MEBIBYTE
     """Limit of memory for reading one bundle, in bytes."""
     reserve: int = 64 * MEBIBYTE
     """Bytes of the scratch filesystem that must stay free."""

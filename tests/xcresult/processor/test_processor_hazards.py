@@ -23,6 +23,7 @@ from tests.xcresult.writer.plan import Plan
 from tests.xcresult.writer.writing import write_bundle
 
 from runyard.wire.reasons_results import Unprocessed
+from runyard.xcresult.archives.limits import Limits
 from runyard.xcresult.processor.child_process import MODULE
 from runyard.xcresult.reader.frames import compress
 from runyard.xcresult.reader.ids import content_id, encode_refs
@@ -212,7 +213,8 @@ async def test_a_bundle_that_uses_all_memory_ends_only_its_child_process(
     harness = Harness(database_url, tmp_path)
     await harness.upload(_bomb(tmp_path, 300 * MEBIBYTE), 0)
     await harness.upload(zipped(tmp_path, SMALL), 1)
-    async with harness.processing(memory=320 * MEBIBYTE):
+    large = Limits(object_bytes=512 * MEBIBYTE)
+    async with harness.processing(memory=320 * MEBIBYTE, limits=large):
         await harness.until("SELECT spent FROM test_runs ORDER BY run_id LIMIT 1", lambda n: n == 1)
         await harness.over(1)
     assert row_of(database_url) == ("queued", 1, 1, "", Unprocessed.MEMORY_EXCEEDED)

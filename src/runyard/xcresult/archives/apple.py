@@ -50,7 +50,7 @@ def extract_apple(stream: Pieces, sink: Sink, meter: Meter) -> None:
     """Write the files of the archive that the reader needs."""
     while not stream.at_end():
         meter.entry()
-        entry = _entry(stream)
+        entry = _entry(stream, meter)
         parts = parts_of(entry.path or "", meter.limits)
         if entry.kind in _IRREGULAR:
             raise BundleInvalid(
@@ -67,12 +67,13 @@ def extract_apple(stream: Pieces, sink: Sink, meter: Meter) -> None:
                 stream.skip(size)
 
 
-def _entry(stream: Pieces) -> Entry:
+def _entry(stream: Pieces, meter: Meter) -> Entry:
     head = stream.take(6)
     size = int.from_bytes(head[4:], "little")
     if head[:4] not in ENTRY_MAGICS or size < len(head):
         raise BundleInvalid("the Apple Archive is damaged: no entry where one should be")
     header = stream.take(size - len(head))
+    meter.header(size)
     found: dict[str, str] = {}
     blobs: list[tuple[str, int]] = []
     position = 0
@@ -130,6 +131,7 @@ def block_pieces(file: BinaryIO, meter: Meter) -> Iterator[bytes]:
                 f"a block of the Apple Archive holds {raw} bytes,"
                 f" more than {meter.limits.block_bytes} (block_bytes)"
             )
+        meter.frame()
         meter.produced(raw)
         data = _exactly(file, stored)
         yield data if raw == stored else decode(data, raw)

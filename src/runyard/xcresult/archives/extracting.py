@@ -26,7 +26,13 @@ from runyard.xcresult.archives.sink import Sink
 from runyard.xcresult.archives.streams import gzip_pieces, raw_pieces, xz_pieces, zstd_pieces
 from runyard.xcresult.archives.tars import BLOCK, extract_tar, is_header
 from runyard.xcresult.archives.zips import entries, extract_zip, find_directory
-from runyard.xcresult.errors import UnsupportedFormat, XcresultError, XcresultNotFound
+from runyard.xcresult.errors import (
+    TooLarge,
+    UnsupportedFormat,
+    XcresultError,
+    XcresultNotFound,
+)
+from runyard.xcresult.reader.budget import Budget
 
 CLUSTER = 4096
 """Disk space of a file is a multiple of this."""
@@ -66,15 +72,17 @@ def extract(
     *,
     limits: Limits = Limits(),  # noqa: B008  (frozen)
     check: Check = no_check,
+    budget: Budget | None = None,
 ) -> None:
     """Write the needed files of an archive below `to`, an empty directory owned by the caller.
 
-    `check` is called between pieces and may raise to end the extraction. Raises XcresultError for a bad archive,
-    OSError for problems of the disk.
+    `check` is called between pieces and may raise to end the extraction. `budget` is that of the whole reading. Raises
+    XcresultError for a bad archive, OSError for problems of the disk.
     """
     with open_archive(path) as file:
         size = os.fstat(file.fileno()).st_size
-        sink, meter = Sink(to), Meter(limits, archive_bytes=size, check=check)
+        meter = Meter(limits, archive_bytes=size, check=check, budget=budget)
+        sink = Sink(to)
         kind = kind_of(file)
         if kind == "zip":
             extract_zip(file, sink, meter)
@@ -111,12 +119,15 @@ def needed_bytes(path: Path, *, limits: Limits = Limits()) -> int:  # noqa: B008
     """Estimate the disk space that the extraction needs, from the archive's headers if they have sizes.
 
     Headers may be wrong, so the estimate only decides whether to begin; the limits stop an extraction, and the estimate
-    never exceeds them. Errors in the archive are ignored here and raised by the extraction.
+    never exceeds them. TooLarge is raised at once, before anything is written; other errors are ignored here and raised
+    by the extraction.
     """
     with open_archive(path) as file:
         size = os.fstat(file.fileno()).st_size
         try:
             needed = _needed(file, kind_of(file), size, limits)
+        except TooLarge:
+            raise
         except XcresultError:
             needed = GUESS * size
         return min(needed, limits.total_bytes, max(limits.ratio_floor, limits.ratio * size))
@@ -124,15 +135,16 @@ def needed_bytes(path: Path, *, limits: Limits = Limits()) -> int:  # noqa: B008
 
 def _needed(file: BinaryIO, kind: str, size: int, limits: Limits) -> int:
     if kind == "zip":
-        total = 0
-        for entry in islice(entries(file, find_directory(file)), limits.entries):
+        total, meter = 0, Meter(limits)
+        for number, entry in enumerate(entries(file, find_directory(file)), start=1):
+            meter.announced(number)
             if not entry.is_directory and needed(parts_of(entry.name, limits)):
                 total += -(-entry.size // CLUSTER) * CLUSTER
         return total
     if kind == "apple blocks":
         file.seek(12)
         total = 0
-        for raw, stored in block_sizes(file):
+        for raw, stored in islice(block_sizes(file), limits.entries):
             total += raw
             file.seek(stored, os.SEEK_CUR)
         return total

@@ -1,11 +1,13 @@
 """Limits for reading an untrusted bundle.
 
 One value is used from an upload to a result: extraction, decompression, decoding. Exceeding a limit raises `TooLarge`,
-whose message names the limit and its value. The defaults accept every bundle of a real CI run, and stop a decompression
-bomb after an amount of work that a small machine can do.
+whose message names the limit and its value. The defaults accept every bundle of a real CI run, and stop any other input
+before it has taken 30 s of one core or 512 MB (docs/xcresult.md has the reasons).
 """
 
 import msgspec
+
+from runyard.xcresult.reader.budget import HELD, WORK, Budget
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -19,7 +21,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """All files of an archive together, extracted."""
     entry_bytes: int = 16 * GIB
     """One file of an archive, extracted; also one object of the store that is streamed."""
-    entries: int = 2_000_000
+    entries: int = 250_000
     """Entries of an archive, including skipped ones; also objects of a bundle."""
     ratio: int = 250
     """Extracted bytes for each byte of the archive; checked once `ratio_floor` bytes are extracted."""
@@ -31,11 +33,19 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The path of one entry."""
     path_depth: int = 32
     """Components of the path of one entry."""
-    object_bytes: int = 512 * MIB
-    """One decompressed typed object, because it is decoded in memory as a whole."""
+    object_bytes: int = 64 * MIB
+    """One decompressed typed object, because it is decoded in memory as a whole: bytes, text and values."""
     decoded_bytes: int = 8 * GIB
     """All typed objects of one reading together, decompressed."""
     depth: int = 200
     """Levels of a typed object, of nested suites and activities, of a directory listing."""
-    references: int = 4_000_000
+    references: int = 500_000
     """References of one object."""
+    work: int = WORK
+    """Work of one reading, about its microseconds (reader/budget.py); more for a large upload."""
+    held_bytes: int = HELD
+    """Bytes of the result in memory, estimated."""
+
+    def budget(self, *, uploaded: int = 0) -> Budget:
+        """The budget for one upload of this size."""
+        return Budget(self.work, self.held_bytes, uploaded=uploaded)

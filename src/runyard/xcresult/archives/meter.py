@@ -1,13 +1,14 @@
 """Counts the work of one extraction and enforces its limits.
 
 Every decoded byte is counted, also those of skipped entries. Between two pieces the caller's `check` is called, which
-may raise to end the extraction (a deadline, a cancellation).
+may raise to end the extraction (a deadline, a cancellation). The same amounts are spent from the budget of the reading.
 """
 
 from collections.abc import Callable
 
 from runyard.xcresult.archives.limits import Limits
 from runyard.xcresult.errors import TooLarge
+from runyard.xcresult.reader.budget import ENTRY, FRAME, HEADER_KIB, Budget
 
 PIECE = 256 * 1024
 """Bytes read, decoded and written at a time."""
@@ -22,8 +23,16 @@ def no_check() -> None:
 class Meter:
     """Counts bytes and entries; raises TooLarge at the first exceeded limit."""
 
-    def __init__(self, limits: Limits, *, archive_bytes: int = 0, check: Check = no_check) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        archive_bytes: int = 0,
+        check: Check = no_check,
+        budget: Budget | None = None,
+    ) -> None:
         self.limits = limits
+        self._budget = budget or limits.budget(uploaded=archive_bytes)
         self.check = check
         self.entries = 0
         self.bytes = 0
@@ -33,13 +42,28 @@ class Meter:
     def entry(self) -> None:
         """Count an entry, needed or not."""
         self.check()
+        self._budget.spend(ENTRY)
         self.entries += 1
-        if self.entries > self.limits.entries:
+        self.announced(self.entries)
+
+    def announced(self, entries: int) -> None:
+        """Check a number of entries, counted or declared."""
+        if entries > self.limits.entries:
             raise TooLarge(f"the archive holds more than {self.limits.entries} entries (entries)")
+
+    def frame(self) -> None:
+        """Count a frame, member or block of a compressed stream."""
+        self.check()
+        self._budget.spend(FRAME)
+
+    def header(self, size: int) -> None:
+        """Count the bytes of a header with any number of fields."""
+        self._budget.spend_kib(size, HEADER_KIB)
 
     def produced(self, count: int) -> None:
         """Count bytes that were extracted from the archive."""
         self.check()
+        self._budget.spend_kib(count)
         self.bytes += count
         if self.bytes > self.limits.total_bytes:
             raise TooLarge(

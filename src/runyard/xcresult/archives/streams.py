@@ -3,6 +3,9 @@
 Each decoder returns at most one piece of output at a time, so a bomb uses no memory, and the meter checks after each
 piece. A stream may have several members and must end where a member ends: a truncated archive would otherwise look like
 a smaller one. Zeros after the end are padding.
+
+A decoder copies what follows the end of its member. So after a short member the next one gets only a little input: the
+copies of a million members in one piece would take minutes.
 """
 
 import lzma
@@ -15,6 +18,8 @@ from runyard.xcresult.errors import BundleInvalid
 from runyard.xcresult.reader.frames import ZstdError, new_decoder
 
 XZ_MEMORY = 128 * 1024 * 1024
+LEAST = 1024
+"""Bytes that a decoder gets after a short member."""
 
 
 class Decoder(Protocol):
@@ -61,33 +66,56 @@ def _members(
     file: BinaryIO, meter: Meter, new: Callable[[], Decoder], kind: str
 ) -> Iterator[bytes]:
     decoder: Decoder | None = None
-    data = file.read(PIECE)
+    source, taken = _Source(file), 0
+    data = source.take(PIECE)
     try:
         while data or (decoder is not None and not decoder.needs_input):
-            decoder = decoder or new()
+            if decoder is None:
+                meter.frame()
+                decoder, taken = new(), 0
             out = decoder.decode(data)
             meter.produced(len(out))
             yield out
-            data = b""
+            taken += len(data)
             rest = decoder.left_over
             if rest is not None:
-                decoder, data = None, rest
-            if not data and (decoder is None or decoder.needs_input):
-                data = file.read(PIECE)
-            if decoder is None and not data.strip(b"\0"):
-                data = _after_padding(file, meter)
+                source.give_back(len(rest))
+                decoder, data = None, source.member(taken - len(rest), meter)
+            else:
+                data = source.take(max(LEAST, taken)) if decoder.needs_input else b""
     except (zlib.error, lzma.LZMAError, ZstdError) as error:
         raise BundleInvalid(f"the {kind} stream is damaged: {_line(error)}") from error
     if decoder is not None:
         raise BundleInvalid(f"the {kind} stream is cut short")
 
 
-def _after_padding(file: BinaryIO, meter: Meter) -> bytes:
-    while data := file.read(PIECE):
-        meter.check()
-        if data.strip(b"\0"):
-            return data.lstrip(b"\0")
-    return b""
+class _Source:
+    """Reads the compressed bytes in pieces, of which the end may be given back."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._piece = memoryview(b"")
+        self._at = 0
+
+    def take(self, most: int) -> bytes:
+        """The next bytes; empty at the end of the file."""
+        if self._at >= len(self._piece):
+            self._piece, self._at = memoryview(self._file.read(PIECE)), 0
+        found = bytes(self._piece[self._at : self._at + most])
+        self._at += len(found)
+        return found
+
+    def give_back(self, count: int) -> None:
+        """Return the last `count` bytes of what was taken last."""
+        self._at -= count
+
+    def member(self, before: int, meter: Meter) -> bytes:
+        """The first bytes of the next member, without padding; `before` is the size of the member before it."""
+        while data := self.take(max(LEAST, before)):
+            meter.check()
+            if found := data.lstrip(b"\0"):
+                return found
+        return b""
 
 
 def _line(error: Exception) -> str:

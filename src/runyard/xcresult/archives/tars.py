@@ -57,6 +57,7 @@ def _files(stream: Pieces, meter: Meter) -> Iterator[tuple[str, int]]:
         kind, size = block[156:157], _number(block[124:136])
         if kind in {b"x", b"g", b"L", b"K"}:
             held = _extended(stream, size)
+            meter.header(size)
             if kind == b"x":
                 extended.update(_pax(held))
             elif kind == b"g":

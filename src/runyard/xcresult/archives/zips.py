@@ -60,16 +60,18 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """The position of the directory. `shift`: bytes before the archive."""
+    """The position of the directory. `shift`: bytes before the archive; `count`: the declared number of entries."""
 
     offset: int
     size: int
     shift: int
+    count: int
 
 
 def extract_zip(file: BinaryIO, sink: Sink, meter: Meter) -> None:
     """Write the needed files of a ZIP archive."""
     place = find_directory(file)
+    meter.announced(place.count)
     read = 0
     for entry in entries(file, place):
         meter.entry()
@@ -100,16 +102,16 @@ def find_directory(file: BinaryIO) -> Place:
     if 0xFFFF in {disk, first, here, count} or 0xFFFFFFFF in {size, offset}:
         found = _find_zip64(file, end)
         if found is not None:
-            end, disk, first, size, offset = found
+            end, disk, first, count, size, offset = found
     if disk or first:
         raise UnsupportedFormat("a ZIP archive in several parts is not read")
     shift = end - size - offset
     if shift < 0:
         raise BundleInvalid("the ZIP archive is damaged: its directory lies outside it")
-    return Place(offset=offset + shift, size=size, shift=shift)
+    return Place(offset=offset + shift, size=size, shift=shift, count=count)
 
 
-def _find_zip64(file: BinaryIO, end: int) -> tuple[int, int, int, int, int] | None:
+def _find_zip64(file: BinaryIO, end: int) -> tuple[int, int, int, int, int, int] | None:
     if end < _END64_AT.size:
         return None
     file.seek(end - _END64_AT.size)
@@ -122,8 +124,8 @@ def _find_zip64(file: BinaryIO, end: int) -> tuple[int, int, int, int, int] | No
     record = _END64.unpack(file.read(_END64.size))
     if record[0] != b"PK\x06\x06":
         raise BundleInvalid("the ZIP archive is damaged: its 64-bit directory is missing")
-    _, _, _, _, disk, first, _, _, size, offset = record
-    return at, disk, first, size, offset
+    _, _, _, _, disk, first, _, count, size, offset = record
+    return at, disk, first, count, size, offset
 
 
 def entries(file: BinaryIO, place: Place) -> Iterator[Entry]:

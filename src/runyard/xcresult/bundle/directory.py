@@ -19,8 +19,10 @@ from pathlib import Path
 
 from runyard.xcresult.archives.limits import Limits
 from runyard.xcresult.errors import BundleInvalid, TooLarge, UnsupportedFormat
+from runyard.xcresult.reader.budget import OBJECT, REFERENCE, Budget
 from runyard.xcresult.reader.fields import brief
 from runyard.xcresult.reader.frames import FrameDamaged, pieces, whole
+from runyard.xcresult.reader.ids import REFERENCE as REFERENCE_BYTES
 from runyard.xcresult.reader.ids import RefsDamaged, decode_refs, hashed_id, is_id, new_hash
 from runyard.xcresult.reader.objects import Info, ObjectProblem, Objects
 from runyard.xcresult.reader.plists import PlistDamaged, load_plist
@@ -42,9 +44,11 @@ class Directory(Objects):
         *,
         limits: Limits = Limits(),  # noqa: B008  (frozen)
         checked: bool = True,
+        budget: Budget | None = None,
     ) -> None:
         self.path = path
         self.limits = limits
+        self.budget = budget or limits.budget()
         self.checked = checked
         self._data = os.fspath(path / DATA)
         self._stored = 0
@@ -66,6 +70,7 @@ class Directory(Objects):
 
     def read(self, object_id: str) -> bytes:
         """Return the decompressed payload."""
+        self.budget.spend(OBJECT)
         self._count(0, 0)
         stored = self.stored(object_id)
         # Most objects have no references, so the refs file is read only if the hash without references does not match.
@@ -87,6 +92,7 @@ class Directory(Objects):
 
     def _count(self, stored: int, decoded: int) -> None:
         """Check the total, because many objects just below the limit of one object are a decompression bomb too."""
+        self.budget.spend_kib(stored + decoded)
         self._stored += stored
         self._decoded += decoded
         most = max(self.limits.ratio_floor, self.limits.ratio * self._stored)
@@ -97,7 +103,8 @@ class Directory(Objects):
             )
 
     def stream(self, object_id: str) -> Iterator[bytes]:
-        """Yield the decompressed payload in pieces."""
+        """Yield the decompressed payload in pieces. Its bytes are not work of the reading: attachments may be large."""
+        self.budget.spend(OBJECT)
         digest = self._hash(object_id) if self.checked else None
         try:
             yield from pieces(_hashed(self.blocks(object_id), digest))
@@ -111,7 +118,9 @@ class Directory(Objects):
         found = _open(self._data, "refs", object_id)
         if found is None:
             return ()
-        data = _all(found, limit=self.limits.object_bytes, what="a list of references")
+        most = self.limits.references * (REFERENCE_BYTES + 1) + 16
+        data = _all(found, limit=most, what="a list of references", name="references")
+        self.budget.spend(len(data) // REFERENCE_BYTES * REFERENCE)
         try:
             return decode_refs(data, limit=self.limits.references)
         except RefsDamaged as error:
@@ -139,7 +148,7 @@ class Directory(Objects):
     def stored(self, object_id: str) -> bytes:
         """The stored bytes of the data file."""
         found = self._opened(object_id)
-        return _all(found, limit=self.limits.object_bytes, what="an object")
+        return _all(found, limit=self.limits.object_bytes, what="an object", name="object_bytes")
 
     def blocks(self, object_id: str) -> Iterator[bytes]:
         """Yield the stored bytes of the data file in blocks."""
@@ -242,9 +251,9 @@ def _open(data: str, kind: str, object_id: str) -> int | None:
     raise ObjectProblem(object_id, f"the {kind} file is not a regular file")
 
 
-def _all(descriptor: int, *, limit: int, what: str) -> bytes:
+def _all(descriptor: int, *, limit: int, what: str, name: str) -> bytes:
     """Read a whole file after checking its size, without allocating the limit itself."""
     with open(descriptor, "rb", buffering=0) as file:
         if os.fstat(descriptor).st_size > limit:
-            raise TooLarge(f"{what} is larger than {limit} bytes (limit object_bytes)")
+            raise TooLarge(f"{what} is larger than {limit} bytes (limit {name})")
         return file.readall()

@@ -21,6 +21,7 @@ from runyard.xcresult.archives.limits import Limits
 from runyard.xcresult.archives.meter import Check, no_check
 from runyard.xcresult.archives.paths import is_bundle_name, is_old_summary
 from runyard.xcresult.errors import BundleInvalid, TooLarge, UnsupportedFormat, XcresultNotFound
+from runyard.xcresult.reader.budget import Budget
 
 INFO = "Info.plist"
 
@@ -32,17 +33,24 @@ def opened(
     scratch: Path | None = None,
     limits: Limits = Limits(),  # noqa: B008  (frozen)
     check: Check = no_check,
+    budget: Budget | None = None,
 ) -> Iterator[Path]:
     """Provide the directory of the bundle at or below `path` while the context lasts.
 
-    `check` is called between two pieces of work; an exception that it raises ends the extraction.
+    `check` is called between two pieces of work; an exception that it raises ends the extraction. `budget` is that of
+    the whole reading.
     """
     if path.is_dir():
         yield find_bundle(path, limits=limits, check=check)
         return
     with _private(scratch) as directory:
-        extract(path, directory, limits=limits, check=check)
+        extract(path, directory, limits=limits, check=check, budget=budget)
         yield find_bundle(directory, limits=limits, check=check)
+
+
+def size_of(path: Path) -> int:
+    """The size of an archive; 0 for a directory, or if there is nothing."""
+    return path.stat().st_size if path.is_file() else 0
 
 
 def find_bundle(

@@ -143,7 +143,8 @@ def _end_with_parent() -> None:
 
 def _graph() -> Graph:
     (objects,) = _bundle
-    return Graph(objects, depth=objects.limits.depth, budget=objects.limits.decoded_bytes)
+    limits = objects.limits
+    return Graph(objects, depth=limits.depth, budget=limits.decoded_bytes, spending=objects.budget)
 
 
 def _runs(request: bytes) -> bytes:

@@ -12,8 +12,9 @@ from pathlib import Path
 from runyard.xcresult.archives.limits import Limits
 from runyard.xcresult.bundle import parallel
 from runyard.xcresult.bundle.directory import Directory
-from runyard.xcresult.bundle.opening import opened
+from runyard.xcresult.bundle.opening import opened, size_of
 from runyard.xcresult.cache.reading import read_cache
+from runyard.xcresult.reader.budget import Budget
 from runyard.xcresult.reader.deferred import LocalReaders, Readers
 from runyard.xcresult.reader.graph import Graph
 from runyard.xcresult.reader.model import Result, Wanted
@@ -28,9 +29,13 @@ def read_bundle(
     wanted: Wanted = Wanted(),  # noqa: B008  (frozen)
     limits: Limits = Limits(),  # noqa: B008  (frozen)
     processes: int = 1,
+    budget: Budget | None = None,
 ) -> Result:
-    """Read the bundle in this directory; a large one with several `processes`, if requested."""
-    objects = Directory(directory, limits=limits)
+    """Read the bundle in this directory; a large one with several `processes`, if requested.
+
+    `budget` is what is left for the reading after the extraction; each process has its own.
+    """
+    objects = Directory(directory, limits=limits, budget=budget)
     info = objects.info()
     try:
         with _without_cycle_collector(), _readers(objects, count=processes) as readers:
@@ -40,6 +45,7 @@ def read_bundle(
                 wanted=wanted,
                 depth=limits.depth,
                 budget=limits.decoded_bytes,
+                spending=objects.budget,
                 readers=readers,
             )
     except StoreStripped:
@@ -50,6 +56,7 @@ def read_bundle(
             format=f"{info.major}.{info.minor}",
             wanted=wanted,
             present=objects.has,
+            budget=objects.budget,
         )
 
 
@@ -62,8 +69,11 @@ def read(
     scratch: Path | None = None,
 ) -> Result:
     """Read the bundle in a file or a directory; an archive is extracted below `scratch`."""
-    with opened(Path(path), scratch=scratch, limits=limits) as directory:
-        return read_bundle(directory, wanted=wanted, limits=limits, processes=processes)
+    budget = limits.budget(uploaded=size_of(Path(path)))
+    with opened(Path(path), scratch=scratch, limits=limits, budget=budget) as directory:
+        return read_bundle(
+            directory, wanted=wanted, limits=limits, processes=processes, budget=budget
+        )
 
 
 @contextmanager

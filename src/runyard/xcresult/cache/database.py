@@ -4,8 +4,8 @@ A database can contain code: views and triggers, computed columns, functions in 
 ordinary tables are read, one table at a time; a file with anything else is refused. The file is opened read-only and
 immutable (no journal is replayed, no lock is taken, nothing is written beside it).
 
-Limits, each a `TooLarge`: the size of the file, of one value, the rows of all tables, and the number of SQLite steps,
-which bounds the time without a clock.
+Limits, each a `TooLarge`: the size of the file, of one value, the rows of all tables, the memory of the rows that are
+kept, and the number of SQLite steps, which bounds the time without a clock.
 
 Apple's tool changes its tables between versions. A missing table or column reads as empty: `Row` returns an empty text,
 zero or None.
@@ -19,12 +19,15 @@ from pathlib import Path
 
 from runyard.db.statements import load
 from runyard.xcresult.errors import BundleInvalid, TooLarge
+from runyard.xcresult.reader.budget import ROW, Budget
 
 FILE_BYTES = 4 * 2**30
-VALUE_BYTES = 64 * 2**20
-ROWS = 20_000_000
-STEPS = 2_000_000_000
+VALUE_BYTES = 16 * 2**20
+ROWS = 2_000_000
+STEPS = 200_000_000
 STRIDE = 1_000_000
+ROW_BYTES = 400
+"""Memory of a row that is kept, in its group, and of what is built from it; its values are added."""
 STATEMENTS = load("runyard.xcresult.cache")
 
 Value = str | int | float | bytes | None
@@ -73,8 +76,9 @@ class Row:
 class Database:
     """The tables of one cache."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, budget: Budget) -> None:
         self._connection = connection
+        self._budget = budget
         self._tables = _tables(connection)
         if "Actions" not in self._tables:  # SQLite accepts an empty file as a database
             raise BundleInvalid(
@@ -98,6 +102,8 @@ class Database:
             self._rows += 1
             if self._rows > ROWS:
                 raise TooLarge(f"database.sqlite3 has more than {ROWS} rows")
+            self._budget.spend(ROW + len(values))
+            self._budget.hold(ROW_BYTES + sum(map(_bytes_of, values)))
             yield Row(names, values)
 
     def by_id(self, table: str) -> dict[int, Row]:
@@ -118,15 +124,15 @@ class Database:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Database]:
-    """Open a database file; errors of SQLite become `BundleInvalid`."""
+def opened(path: Path, *, budget: Budget | None = None) -> Iterator[Database]:
+    """Open a database file; errors of SQLite become `BundleInvalid`. The rows are spent from `budget`."""
     _check_file(path)
     try:
         uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
         with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
             steps = _guarded(connection)
             try:
-                yield Database(connection)
+                yield Database(connection, budget or Budget())
             except sqlite3.OperationalError as error:
                 if steps.spent():
                     raise TooLarge(f"database.sqlite3 needs more than {STEPS} steps") from error
@@ -180,6 +186,11 @@ def _tables(connection: sqlite3.Connection) -> set[str]:
         if kind == "table":
             tables.add(name)
     return tables
+
+
+def _bytes_of(value: Value) -> int:
+    """The memory of a value in a row."""
+    return 8 + (49 + len(value) if isinstance(value, str | bytes) else 0 if value is None else 24)
 
 
 def _quoted(name: str) -> str:

@@ -20,6 +20,7 @@ from runyard.xcresult.reader.aggregation import (
     mean_duration,
     runs_duration,
 )
+from runyard.xcresult.reader.budget import Budget
 from runyard.xcresult.reader.cases import (
     framework_of,
     is_runner_error,
@@ -53,12 +54,13 @@ def read_cache(
     format: str,
     wanted: Wanted = Wanted(),  # noqa: B008  (frozen)
     present: Present = lambda _: False,
+    budget: Budget | None = None,
 ) -> Result:
     """Read a bundle's database; `format` is that of its Info.plist. Raises BundleInvalid, TooLarge.
 
-    `present` returns whether a payload is still in the store.
+    `present` returns whether a payload is still in the store. The rows are spent from `budget`.
     """
-    with opened(database) as found:
+    with opened(database, budget=budget) as found:
         reading = _Reading(found, wanted, minor=_minor(format), present=present)
         return reading.result(format)
 

@@ -28,6 +28,7 @@ from runyard.xcresult.processor.child_protocol import ReadAnswer, ReadRequest, S
 from runyard.xcresult.processor.deps import Deps
 from runyard.xcresult.processor.failures import line, outcome_of
 from runyard.xcresult.processor.publishing import Fenced, publish
+from runyard.xcresult.processor.resource_limits import cpu_limit
 from runyard.xcresult.processor.run_claims import RunClaims
 from runyard.xcresult.processor.scratch import Scratch, Workdir, WorkdirGone
 from runyard.xcresult.processor.uploading import Uploader, Uploads
@@ -178,7 +179,9 @@ class Attempt:
             account=claim.account,
             project=claim.project,
             memory=settings.memory,
-            cpu=int(settings.limit + settings.grace),
+            cpu=min(
+                cpu_limit(workdir.archive.stat().st_size), int(settings.limit + settings.grace)
+            ),
             reserve=settings.reserve,
             limits=settings.limits,
             parent=os.getpid(),

@@ -32,6 +32,7 @@ from runyard.xcresult.processor.resource_limits import apply_limits
 from runyard.xcresult.processor.rows_file import RowsFile, bounded, clean
 from runyard.xcresult.processor.scratch import Scratch, Workdir, WorkdirGone, occupied
 from runyard.xcresult.processor.tracing import trace
+from runyard.xcresult.reader.budget import LINE, Budget
 from runyard.xcresult.reader.coverage.model import Coverage, FileLines
 from runyard.xcresult.reader.coverage.reading import read_all_coverage
 from runyard.xcresult.reader.crashes import read_crashes
@@ -42,7 +43,7 @@ from runyard.xcresult.reader.report import report
 from runyard.xcresult.reader.report_model import Quarantined, Report
 
 QUARANTINE = "quarantined_tests.json"
-_QUARANTINE_BYTES = 16 * 1024 * 1024
+_QUARANTINE_BYTES = 4 * 1024 * 1024
 _MOST = 500  # warnings, build issues and errors kept of one bundle
 _TEXT = 2000
 
@@ -87,33 +88,37 @@ def _read(request: ReadRequest, workdir: Workdir) -> ReadAnswer:
     if free < needed + request.reserve:
         return _unread("no_space", Unprocessed.NO_SPACE_FOR_BUNDLE.because(size=needed, free=free))
     workdir.bundle.mkdir()
-    extract(workdir.archive, workdir.bundle, limits=request.limits)
+    budget = request.limits.budget(uploaded=workdir.archive.stat().st_size)
+    extract(workdir.archive, workdir.bundle, limits=request.limits, budget=budget)
     workdir.archive.unlink()  # frees its space
     bundle = find_bundle(workdir.bundle, limits=request.limits)
-    result = read_bundle(bundle, limits=request.limits)
+    result = read_bundle(bundle, limits=request.limits, budget=budget)
     if request.compare:
         workdir.expected.write_bytes(msgspec.json.encode(apple.apple_tests(result)))
     return ReadAnswer(
-        end="read", bundle=str(bundle), summary=_written(request, workdir, bundle, result)
+        end="read", bundle=str(bundle), summary=_written(request, workdir, bundle, result, budget)
     )
 
 
-def _written(request: ReadRequest, workdir: Workdir, bundle: Path, result: Result) -> Summary:
+def _written(
+    request: ReadRequest, workdir: Workdir, bundle: Path, result: Result, budget: Budget
+) -> Summary:
     """Write the rows; returns their summary."""
-    objects = Directory(bundle, limits=request.limits)
+    objects = Directory(bundle, limits=request.limits, budget=budget)
     quarantine, complaint = _quarantine(bundle)
-    found = report(result, quarantine=quarantine, crashes=read_crashes(objects, result.cases))
+    crashes = read_crashes(objects, result.cases, budget=budget)
+    found = report(result, quarantine=quarantine, crashes=crashes)
     owner = Owner(
         account=request.account, project=request.project, run_id=request.run_id, shard=request.shard
     )
-    coverage = read_all_coverage(objects, result.actions)
+    coverage = read_all_coverage(objects, result.actions, budget=budget)
     rows = Rows(found, owner, unsound=_unsound(objects, found))
-    with RowsFile(workdir.rows) as file:
+    with RowsFile(workdir.rows, budget=budget) as file:
         for table, lines in rows.tables():
             file.add(table, lines)
         if coverage is not None:
             file.add("coverage_targets", _coverage_targets(coverage))
-            file.add("coverage_files", _coverage_files(coverage))
+            file.add("coverage_files", _coverage_files(coverage, budget))
     return _summary(found, result, coverage, complaint)
 
 
@@ -158,7 +163,7 @@ def _coverage_targets(coverage: Coverage) -> Iterator[Row]:
         }
 
 
-def _coverage_files(coverage: Coverage) -> Iterator[Row]:
+def _coverage_files(coverage: Coverage, budget: Budget) -> Iterator[Row]:
     files = (
         (number, file)
         for number, target in enumerate(coverage.targets, start=1)
@@ -166,6 +171,7 @@ def _coverage_files(coverage: Coverage) -> Iterator[Row]:
     )
     for place, (number, file) in enumerate(files, start=1):
         lines = coverage.source.lines(file.path) or FileLines()
+        budget.spend(len(lines.lines) * LINE)
         counts = {line.number: max(line.count, 0) for line in lines.lines if line.number > 0}
         yield {
             "file": place,

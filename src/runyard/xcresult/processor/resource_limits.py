@@ -2,6 +2,10 @@
 
 Memory and processor time are limited, core dumps are disabled (one for each crash would fill the disk), and the process
 ends with its worker: on Linux the kernel signals it at once, elsewhere a thread checks every second.
+
+The budget of the reading (reader/budget.py) ends a costly bundle before these limits do, and in the same way on every
+machine; they hold if the budget is wrong about the cost of something. Memory is limited as writable private memory: the
+address space would count what the allocator only reserves.
 """
 
 import contextlib
@@ -14,6 +18,9 @@ import threading
 
 _PR_SET_PDEATHSIG = 1
 _CHECK_INTERVAL = 1.0
+CPU_SECONDS = 30
+UPLOADED_BYTES = 2_000_000  # of the upload for each further second
+LIBRARIES = 32 * 1024 * 1024  # resident pages of programs and libraries, which are not writable
 _LAST = 5  # seconds of processor time between SIGXCPU and SIGKILL
 
 
@@ -22,11 +29,16 @@ def apply_limits(*, memory: int, cpu: int, parent: int) -> None:
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_CPU, cpu, kill=cpu + _LAST)
     if sys.platform == "linux":  # on macOS the system libraries alone exceed a sensible limit
-        _limit(resource.RLIMIT_AS, memory)
+        _limit(resource.RLIMIT_DATA, max(memory - LIBRARIES, LIBRARIES))
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(signal.SIGKILL)
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+
+
+def cpu_limit(uploaded: int) -> int:
+    """Seconds of processor time for an upload of this size."""
+    return CPU_SECONDS + uploaded // UPLOADED_BYTES
 
 
 def _limit(what: int, most: int, *, kill: int | None = None) -> None:

@@ -15,6 +15,8 @@ from typing import BinaryIO, Self
 
 import msgspec
 
+from runyard.xcresult.reader.budget import ROW, WRITTEN_KIB, Budget
+
 BATCH = 2000
 BATCH_BYTES = 4 * 1024 * 1024
 LONGEST = 100_000
@@ -47,8 +49,9 @@ def _cleaned(value: object) -> object:
 class RowsFile:
     """Writes batches; a batch is written when it is full or when rows of another table begin."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, budget: Budget | None = None) -> None:
         self._path = path
+        self._budget = budget or Budget()
         self._file: BinaryIO | None = None
         self._table = ""
         self._rows: list[bytes] = []
@@ -79,6 +82,8 @@ class RowsFile:
             self._table = table
         for row in rows:
             text = self._encoder.encode({key: _cleaned(value) for key, value in row.items()})
+            self._budget.spend(ROW)
+            self._budget.spend_kib(len(text), WRITTEN_KIB)
             self._rows.append(text)
             self._size += len(text)
             if len(self._rows) >= BATCH or self._size >= BATCH_BYTES:

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from runyard.xcresult.errors import XcresultError
+from runyard.xcresult.reader.budget import JSON_KIB, Budget
 from runyard.xcresult.reader.model import Attachment, Case, Run
 from runyard.xcresult.reader.objects import ObjectProblem, Objects
 
-BYTES = 16 * 2**20
+BYTES = 4 * 2**20
 """Larger files are ignored; reports have some hundred kilobytes."""
 FRAMES = 512
 TEXT = 2000
@@ -51,18 +52,24 @@ def is_crash_report(attachment: Attachment) -> bool:
     return any(name.lower().endswith(SUFFIX) for name in (attachment.filename, attachment.name))
 
 
-def read_crashes(objects: Objects, cases: Iterable[Case]) -> dict[str, CrashReport]:
+def read_crashes(
+    objects: Objects, cases: Iterable[Case], *, budget: Budget | None = None
+) -> dict[str, CrashReport]:
     """The digests of the cases' crash reports, by payload id. Each payload is read once."""
+    spending = budget or Budget()
     looked: dict[str, CrashReport | None] = {}
     for case in cases:
         there = crash_attachment(case)
         if there is not None and there[1].payload_id not in looked:
-            looked[there[1].payload_id] = read_crash(objects, there[1])
+            looked[there[1].payload_id] = read_crash(objects, there[1], budget=spending)
     return {payload_id: found for payload_id, found in looked.items() if found is not None}
 
 
-def read_crash(objects: Objects, attachment: Attachment) -> CrashReport | None:
+def read_crash(
+    objects: Objects, attachment: Attachment, *, budget: Budget | None = None
+) -> CrashReport | None:
     """Read the digest of an attached report; None if its payload is missing, too large or not a report."""
+    spending = budget or Budget()
     pieces: list[bytes] = []
     size = 0
     try:
@@ -70,8 +77,11 @@ def read_crash(objects: Objects, attachment: Attachment) -> CrashReport | None:
             size += len(piece)
             if size > BYTES:
                 return None
+            spending.spend_kib(len(piece), JSON_KIB)
             pieces.append(piece)
     except (ObjectProblem, XcresultError):
+        if spending.exceeded:
+            raise
         return None
     return crash_report(b"".join(pieces))
 

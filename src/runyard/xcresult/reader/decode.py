@@ -28,6 +28,7 @@ Invariants:
 import re
 from typing import Any, TypeVar
 
+from runyard.xcresult.reader.budget import NODE, SLOW_MEMBER, TYPED_KIB, Budget
 from runyard.xcresult.reader.scalar_pattern import SCALAR_RUN
 
 T = TypeVar("T")
@@ -36,7 +37,7 @@ Node = dict[str, Any]
 
 DEPTH = 200
 """Levels of objects and arrays, as Limits has it."""
-NODES = 5_000_000
+NODES = 1_500_000
 """Objects of one blob, scalars too. An empty one takes six bytes of the blob and forty times that in memory."""
 
 # Loose for speed, and bounded so that no text is searched repeatedly. A match is accepted as a head only after
@@ -72,26 +73,39 @@ def decode(
     depth: int = DEPTH,
     nodes: int = NODES,
     passing: frozenset[str] = frozenset(),
+    budget: Budget | None = None,
 ) -> Any:
-    """Decode the object in `data`. Members with names in `passing` may be skipped.
+    """Decode the object in `data`. Members with names in `passing` may be skipped; the work is spent from `budget`.
 
     An object whose type is not in `known` gets the name of its nearest supertype in `known`, so that a subtype
     that a later version adds is read as its known supertype.
     """
-    if len(data) > nodes * len("[S1:A]") and data.count(b"[S") + data.count(b"[T") > nodes:
+    count = data.count(b"[S") + data.count(b"[T")
+    if count > nodes:
         raise Malformed(f"more than {nodes} objects in one")
-    return _Decoder(data, known, depth, passing).run()
+    decoder = _Decoder(data, known, depth, passing, nodes)
+    try:
+        if budget is not None:
+            budget.spend(count * NODE)
+            budget.spend_kib(len(data), TYPED_KIB)
+        return decoder.run()
+    finally:
+        if budget is not None:
+            budget.spend(decoder.slow * SLOW_MEMBER)
 
 
 class _Decoder:
     def __init__(
-        self, data: bytes, known: frozenset[str], depth: int, passing: frozenset[str]
+        self, data: bytes, known: frozenset[str], depth: int, passing: frozenset[str], most: int
     ) -> None:
         self.data = data
         self.text = data.decode("latin-1")
         self.known = known
         self.depth = depth
         self.passing = passing
+        self.most = most
+        self.slow = 0
+        """Members that were decoded on the slow path; values without a type are not among the counted objects."""
         self.types: dict[str, str] = {}
         """The types of this blob, each with the name that its objects get."""
         self.open: list[tuple[Node | list[Any], str]] = []
@@ -181,6 +195,9 @@ class _Decoder:
         """Decode one member or element on the slow path; an object is opened and becomes the new top of the stack."""
         text = self.text
         key = ""
+        self.slow += 1
+        if self.slow > self.most:
+            raise Malformed(f"more than {self.most} members in one object")
         if text[at] == "K":
             if type(top) is list:
                 raise Malformed(f"a property in an array at byte {at}")

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from runyard.xcresult.reader.budget import LOG_KIB
 from runyard.xcresult.reader.decode import Node
 from runyard.xcresult.reader.fields import brief, kind, reference, text
 from runyard.xcresult.reader.graph import Graph, skip_nothing
@@ -115,5 +116,5 @@ def log_of(graph: Graph, log_id: str) -> Log | None:
     """Read an action's log; None if it is missing, which costs only some durations."""
     if not log_id or not graph.objects.has(log_id):
         return None
-    root = graph.load(log_id, what="the log of an action")
+    root = graph.load(log_id, what="the log of an action", kib=LOG_KIB)
     return read_log(root) if root else None

@@ -5,6 +5,7 @@ not contain the length of their content: the caller limits the output. Invariant
 - A frame that does not end is damage, and so are bytes after its end. A truncated frame would otherwise
   decode, silently, to a part of its content.
 - Only FrameDamaged and TooLarge are raised.
+- The number of frames is limited. Xcode writes one; each costs time, whether it has content or not.
 """
 
 from collections.abc import Generator, Iterable, Iterator
@@ -19,6 +20,8 @@ except ImportError:
 MAGIC = b"\x28\xb5\x2f\xfd"
 PIECE = 1 << 18
 """Largest number of bytes of one piece of a stream."""
+FRAMES = 1024
+"""Largest number of frames of one payload."""
 
 compress = zstd.compress
 new_decoder = zstd.ZstdDecompressor
@@ -37,24 +40,30 @@ def whole(stored: bytes, *, limit: int) -> bytes:
         if len(stored) > limit:
             raise _too_large(limit)
         return stored
-    parts: list[bytes] = []
-    left = limit
-    while stored:
-        decoder = zstd.ZstdDecompressor()
-        try:
-            part = decoder.decompress(stored, left + 1)
-        except zstd.ZstdError as error:
-            raise FrameDamaged(f"damaged zstd frame: {error}") from error
-        left -= len(part)
-        if left < 0:
+    decoder = zstd.ZstdDecompressor()
+    try:
+        first = decoder.decompress(stored, limit + 1)
+    except zstd.ZstdError as error:
+        raise FrameDamaged(f"damaged zstd frame: {error}") from error
+    if len(first) > limit:
+        raise _too_large(limit)
+    if not decoder.eof:
+        raise FrameDamaged("truncated zstd frame")
+    rest: bytes = decoder.unused_data
+    return _joined(first, rest, limit) if rest else first
+
+
+def _joined(first: bytes, rest: bytes, limit: int) -> bytes:
+    """The payload of several frames, of which the first is decoded."""
+    if not rest.startswith(MAGIC):
+        raise FrameDamaged(f"{len(rest)} bytes after the zstd frame")
+    parts, size = [first], len(first)
+    for part in pieces(rest[at : at + PIECE] for at in range(0, len(rest), PIECE)):
+        size += len(part)
+        if size > limit:
             raise _too_large(limit)
-        if not decoder.eof:
-            raise FrameDamaged("truncated zstd frame")
         parts.append(part)
-        stored = decoder.unused_data
-        if stored and not stored.startswith(MAGIC):
-            raise FrameDamaged(f"{len(stored)} bytes after the zstd frame")
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return b"".join(parts)
 
 
 def pieces(stored: Iterable[bytes]) -> Iterator[bytes]:
@@ -65,8 +74,11 @@ def pieces(stored: Iterable[bytes]) -> Iterator[bytes]:
         yield from (part for part in (head,) if part)
         yield from source
         return
-    rest = head
+    rest, frames = head, 0
     while rest:
+        frames += 1
+        if frames > FRAMES:
+            raise TooLarge(f"an object has more than {FRAMES} zstd frames (frames)")
         rest = yield from _frame(rest, source)
         if rest and not rest.startswith(MAGIC):
             raise FrameDamaged("bytes after the zstd frame")

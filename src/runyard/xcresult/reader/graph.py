@@ -3,13 +3,15 @@
 Invariants:
 - A missing or damaged object is one warning, however often it is referenced.
 - All objects together may decode to `budget` bytes: a large object with a million references, or a thousand bombs,
-  raise TooLarge instead of taking hours.
+  raise TooLarge instead of taking hours. The work of decoding them, and the runs that stay in memory, are spent from
+  the `spending` of the whole reading.
 """
 
 import re
 from collections.abc import Callable, Iterable
 
 from runyard.xcresult.errors import BundleInvalid, TooLarge
+from runyard.xcresult.reader.budget import Budget
 from runyard.xcresult.reader.decode import Malformed, Node, decode, is_typed
 from runyard.xcresult.reader.model import Warning as BundleWarning
 from runyard.xcresult.reader.objects import ObjectProblem, Objects
@@ -35,8 +37,16 @@ def skip_nothing(_data: bytes) -> frozenset[str]:
 class Graph:
     """Loads typed objects by id and collects warnings about them."""
 
-    def __init__(self, objects: Objects, *, depth: int, budget: int = BUDGET) -> None:
+    def __init__(
+        self,
+        objects: Objects,
+        *,
+        depth: int,
+        budget: int = BUDGET,
+        spending: Budget | None = None,
+    ) -> None:
         self.objects = objects
+        self.spending = spending or Budget()
         self._depth = depth
         self._budget = budget
         self._left = budget
@@ -77,19 +87,21 @@ class Graph:
         what: str,
         only_if: re.Pattern[bytes] | None = None,
         passing: Passing = skip_nothing,
+        kib: int = 0,
     ) -> Node | None:
         """Load an object; returns None and adds a warning if it cannot be read. `what` names it in the warning.
 
         With `only_if`, an object that does not match the pattern is not decoded: most summaries of passed
-        tests have no details, and they are most of a large bundle. `passing` selects the members to skip.
+        tests have no details, and they are most of a large bundle. `passing` selects the members to skip. `kib` is the
+        work that the caller does with each kibibyte.
         """
         if object_id in self._warnings:
             return None
         try:
-            return self._decoded(object_id, only_if, passing)
+            return self._decoded(object_id, only_if, passing, kib)
         except TooLarge as error:
             self._refused += 1
-            if self._refused > REFUSED or self._left < 0:
+            if self._refused > REFUSED or self._left < 0 or self.spending.exceeded:
                 raise
             self.warn(f"{what}: {error}", object_id=object_id)
             return None
@@ -109,13 +121,22 @@ class Graph:
         object_id: str,
         only_if: re.Pattern[bytes] | None = None,
         passing: Passing = skip_nothing,
+        kib: int = 0,
     ) -> Node:
         data = self.objects.read(object_id)
         self._spend(len(data) * (AGAIN if object_id in self._seen else 1))
         self._seen.add(object_id)
         if only_if and is_typed(data) and data.endswith(b"]") and not only_if.search(data):
             return {}
-        node = decode(data, known=KNOWN, depth=self._depth, passing=passing(data))
+        if kib:
+            self.spending.spend_kib(len(data), kib)
+        node = decode(
+            data,
+            known=KNOWN,
+            depth=self._depth,
+            passing=passing(data),
+            budget=self.spending,
+        )
         if not isinstance(node, dict):
             raise Malformed("not a typed object, although a typed object is referenced")
         return node

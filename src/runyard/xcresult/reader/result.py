@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from runyard.xcresult.errors import BundleInvalid, TooLarge
 from runyard.xcresult.reader.actions import read_action, same_devices
+from runyard.xcresult.reader.budget import Budget
 from runyard.xcresult.reader.cases import (
     freeze_cases,
     freeze_suites,
@@ -47,12 +48,16 @@ def read_result(
     wanted: Wanted = Wanted(),  # noqa: B008  (frozen)
     depth: int = DEPTH,
     budget: int = BUDGET,
+    spending: Budget | None = None,
     readers: Callable[[Graph], Readers] = LocalReaders,
 ) -> Result:
-    """Read the bundle; `readers` may read parts of it in other processes."""
+    """Read the bundle; `readers` may read parts of it in other processes.
+
+    `budget` limits the bytes of typed objects, `spending` the work and the memory.
+    """
     if not objects.has(info.root_id):
         raise StoreStripped(f"the root object is missing ({info.root_id})")
-    graph = Graph(objects, depth=depth, budget=budget)
+    graph = Graph(objects, depth=depth, budget=budget, spending=spending)
     root = _root(graph, info)
     scheme = _scheme(graph, root)
     records = children(root, "actions")

@@ -13,7 +13,7 @@ from runyard.xcresult.reader.coverage.model import FileLines, Line, Range
 
 LINES = 20_000_000
 """Largest number of lines of all files together, including lines that cannot be executed."""
-FILE_LINES = 1_000_000
+FILE_LINES = 500_000
 """Largest number of lines of one file, and of ranges in them: a file is decoded in memory as a whole."""
 COUNT = struct.Struct("<I")
 NAME = struct.Struct("<H")

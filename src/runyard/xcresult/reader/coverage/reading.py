@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from runyard.xcresult.errors import XcresultError
+from runyard.xcresult.reader.budget import JSON_KIB, Budget
 from runyard.xcresult.reader.coverage.archive import Archive
 from runyard.xcresult.reader.coverage.merging import merge
 from runyard.xcresult.reader.coverage.model import Coverage, LineSource, NoLines
@@ -19,6 +20,10 @@ from runyard.xcresult.reader.plists import PlistDamaged, load_plist
 
 INDEX, COUNTS, METADATA = "Index", "Coverage", "Metadata.plist"
 VERSION = 1
+LISTING = 1 << 20
+"""Largest listing of an archive, in bytes; a real one has three entries."""
+HELD_BYTES = 4
+"""Memory for each byte of a report or an index, decoded."""
 
 
 class _Entry(msgspec.Struct, frozen=True, gc=False):
@@ -26,13 +31,16 @@ class _Entry(msgspec.Struct, frozen=True, gc=False):
     type: int = 0
 
 
-def read_coverage(objects: Objects, action: Action) -> Coverage | None:
-    """Read the coverage of one action; None if it has none."""
+def read_coverage(
+    objects: Objects, action: Action, *, budget: Budget | None = None
+) -> Coverage | None:
+    """Read the coverage of one action; None if it has none. It stays in memory, as a part of `budget`."""
     if not action.coverage_report_id and not action.coverage_archive_id:
         return None
     warnings: list[Warning] = []
-    report = _report(objects, action.coverage_report_id, warnings)
-    source = _source(objects, action.coverage_archive_id, warnings)
+    budget = budget or Budget()
+    report = _report(objects, action.coverage_report_id, warnings, budget)
+    source = _source(objects, action.coverage_archive_id, warnings, budget)
     if report is None:
         return Coverage(source=source, warnings=tuple(warnings))
     warnings += [Warning(message=f"coverage: {text}") for text in report.complaints]
@@ -45,26 +53,35 @@ def read_coverage(objects: Objects, action: Action) -> Coverage | None:
     )
 
 
-def read_all_coverage(objects: Objects, actions: Iterable[Action]) -> Coverage | None:
+def read_all_coverage(
+    objects: Objects, actions: Iterable[Action], *, budget: Budget | None = None
+) -> Coverage | None:
     """Read and merge the coverage of all actions. Actions that reference the same objects are read once."""
     measured = {
         (action.coverage_report_id, action.coverage_archive_id): action for action in actions
     }
-    read = (read_coverage(objects, action) for action in measured.values())
+    read = (read_coverage(objects, action, budget=budget) for action in measured.values())
     return merge([coverage for coverage in read if coverage is not None])
 
 
-def _report(objects: Objects, object_id: str, warnings: list[Warning]) -> Report | None:
+def _report(
+    objects: Objects, object_id: str, warnings: list[Warning], budget: Budget
+) -> Report | None:
     if not object_id:
         return None
     try:
-        return decode_report(objects.read(object_id))
+        data = objects.read(object_id)
+        budget.spend_kib(len(data), JSON_KIB)
+        budget.hold(HELD_BYTES * len(data))
+        return decode_report(data)
     except (ObjectProblem, XcresultError) as error:
         warnings.append(Warning(message=f"coverage report: {error}", object_id=object_id))
         return None
 
 
-def _source(objects: Objects, object_id: str, warnings: list[Warning]) -> LineSource:
+def _source(
+    objects: Objects, object_id: str, warnings: list[Warning], budget: Budget
+) -> LineSource:
     if not object_id:
         return NoLines()
     try:
@@ -72,7 +89,9 @@ def _source(objects: Objects, object_id: str, warnings: list[Warning]) -> LineSo
         version = _version(objects, parts.get(METADATA, ""))
         if version != VERSION:
             raise ObjectProblem(object_id, f"is of the unknown version {version}")
-        return Archive(*(objects.read(parts[name]) for name in (INDEX, COUNTS)))
+        index, counts = (objects.read(parts[name]) for name in (INDEX, COUNTS))
+        budget.hold(HELD_BYTES * len(index) + len(counts))
+        return Archive(index, counts)
     except KeyError as error:
         problem = f"coverage archive: the directory has no {error.args[0]}"
         warnings.append(Warning(message=problem, object_id=object_id))
@@ -84,7 +103,10 @@ def _source(objects: Objects, object_id: str, warnings: list[Warning]) -> LineSo
 def _parts(objects: Objects, object_id: str) -> dict[str, str]:
     """Return ids by name: the i-th entry of a directory is its i-th reference."""
     try:
-        entries = msgspec.json.decode(objects.read(object_id), type=tuple[_Entry, ...])
+        data = objects.read(object_id)
+        if len(data) > LISTING:
+            raise ObjectProblem(object_id, f"a directory of more than {LISTING} bytes")
+        entries = msgspec.json.decode(data, type=tuple[_Entry, ...])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ObjectProblem(object_id, f"is not a directory: {error}") from error
     return {

@@ -14,12 +14,13 @@ import msgspec
 
 from runyard.xcresult.errors import BundleInvalid, TooLarge
 from runyard.xcresult.reader.coverage.model import FileCoverage, Function, TargetCoverage
+from runyard.xcresult.reader.plists import check_binary
 
-BYTES = 256 * 2**20
-"""Largest size of the report: a property list needs many times its size in memory."""
+BYTES = 32 * 2**20
+"""Largest size of the report: a property list needs several times its size in memory."""
 FILES = 500_000
 """Files of all targets together."""
-FUNCTIONS = 2_000_000
+FUNCTIONS = 600_000
 """Functions of all files together, a shared file counted each time."""
 COUNT = struct.Struct("<I")
 RECORD = struct.Struct("<IIIIQ")
@@ -48,6 +49,7 @@ def decode_report(data: bytes) -> Report:
 def _archive(data: bytes) -> dict[str, object]:
     if len(data) > BYTES:
         raise TooLarge(f"the coverage report is larger than {BYTES} bytes")
+    check_binary(data)
     try:
         archive = plistlib.loads(data, fmt=plistlib.FMT_BINARY)
     except plistlib.InvalidFileException:
@@ -149,6 +151,8 @@ def decode_functions(data: bytes) -> tuple[Function, ...]:
     names_at = COUNT.size + count * RECORD.size
     if names_at > len(data):
         raise ValueError(f"{count} functions do not fit in {len(data)} bytes")
+    if count > FUNCTIONS:
+        raise TooLarge(f"a file of the coverage report has more than {FUNCTIONS} functions")
     records = RECORD.iter_unpack(data[COUNT.size : names_at])
     names = data[names_at:].decode("utf-8", "replace").split("\0")
     if len(names) < count:
