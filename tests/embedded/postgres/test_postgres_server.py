@@ -217,7 +217,7 @@ def test_a_broken_template_is_not_used(tmp_path: Path) -> None:
         assert ask(conninfo, "SELECT 1") == 1
 
 
-def test_a_damaged_page_is_an_error_and_not_wrong_data(data: Path) -> None:
+def test_a_new_cluster_is_not_without_data_checksums(data: Path) -> None:
     with EmbeddedPostgres(data, durable=False) as conninfo:
         assert ask(conninfo, "SHOW data_checksums") == "on"
 
