@@ -1,5 +1,6 @@
 """The job of a fork never looks trusted: hosts give the account's cache to every Pod that is not marked."""
 
+import asyncio
 import hashlib
 import hmac
 from typing import Any
@@ -35,6 +36,7 @@ FORK = {"id": 2, "full_name": "mallory/app"}
         (RunFacts(event="issue_comment", head_repository="acme/app"), Trust.OPEN_EVENT),
         (RunFacts(event="workflow_run", head_repository="acme/app"), Trust.OPEN_EVENT),
         (RunFacts(event="an_event_of_next_year", head_repository="acme/app"), Trust.OPEN_EVENT),
+        (RunFacts(event="dynamic", head_repository="acme/app"), Trust.OPEN_EVENT),
         (RunFacts(event="pull_request", head_repository="acme/app", association="NONE"), Trust.OUTSIDE_ACTOR),
         (RunFacts(event="push", head_repository="acme/app", association="member"), Trust.OUTSIDE_ACTOR),
         (RunFacts(event="pull_request", head_repository="acme/app", association="MEMBER"), Trust.SAME_REPOSITORY),
@@ -152,7 +154,7 @@ def test_the_jobs_of_a_run_cost_one_read(database_url: str, app_keys: KeyPair) -
         await harness.github.settle()
         async with harness.waiting(first, second):
             await harness.match()
-        await harness.mint()
+        await asyncio.gather(*harness.mints)
         assert len(reads) == 1
         assert labels_of(harness, second)[names.CACHE_UNTRUSTED] == "true"
 

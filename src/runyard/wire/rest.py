@@ -124,7 +124,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     priority: int
     runner_name: str
     conclusion: str
-    trust: str = ""  # a code; `same-repository` is the only one that is trusted
+    trust: str = ""  # a code, empty until it is decided; only `same-repository` is trusted
     trust_text: str = ""
     enqueued_at: float
     claimed_at: float | None = None

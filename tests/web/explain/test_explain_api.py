@@ -37,9 +37,10 @@ def test_a_job_of_a_fork_is_explained_as_untrusted(database_url: str) -> None:
         for job, stored in ((7, "fork"), (8, "same-repository"), (9, "")):
             site.job(job)
             site.execute("UPDATE jobs SET trust = %s WHERE job_id = %s", stored, job)
-        for job, trust in ((7, Trust.FORK), (8, Trust.SAME_REPOSITORY), (9, Trust.UNKNOWN)):
+        for job, trust in ((7, Trust.FORK), (8, Trust.SAME_REPOSITORY)):
             found = await explained(site, "job", str(job))
             assert [(each.code, each.text) for each in found.facts] == [(trust, TRUST.text(trust))]
+        assert (await explained(site, "job", "9")).facts == (), "it is not decided yet"
 
     visit(scenario, database_url)
 

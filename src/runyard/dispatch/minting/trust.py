@@ -1,7 +1,10 @@
-"""Finds out whether the job of a slot is trusted: from its event, or by reading its run at GitHub, once per run.
+"""Finds out whether the job of a slot is trusted: from its event, or by reading its run at GitHub.
 
-Nothing here is raised: what cannot be read is not trusted.
+A replica reads a run once, also if many of its jobs get their runners at the same time. Nothing here is raised: what
+cannot be read is not trusted.
 """
+
+import asyncio
 
 import msgspec
 
@@ -19,12 +22,22 @@ from runyard.telemetry.log import Logger
 from runyard.wire.reasons import logged
 from runyard.wire.reasons_dispatch import Trust
 
+_RUNS = 1000  # runs that are remembered; the oldest is dropped first, and read again if it has another job
+
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """The account of a job (0: its number is not known), and whether the job is trusted."""
 
     account_id: int = 0
     trust: Trust = Trust.UNKNOWN
+
+
+class _Run:
+    """A run that was read, or is being read."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.view: RunView | None = None
 
 
 class JobTrust:
@@ -38,6 +51,7 @@ class JobTrust:
         self._clock = clock
         self._log = log
         self._within = within
+        self._runs: dict[tuple[str, int], _Run] = {}
 
     async def of(self, slot: Slot) -> Origin:
         """Return the account and the trust of the job that the slot is intended for."""
@@ -49,12 +63,11 @@ class JobTrust:
             known = Origin(account_id=row["account_id"], trust=trust_of(row["trust"]))
             if (row["trust"] and known.account_id) or not row["run_id"]:
                 return known
-            scope = repository(row["repository"], installation_id=row["installation_id"])
             async with self._clock.timeout(self._within):
-                run = await self._github.get_run(scope, row["run_id"])
+                run = await self._run(row)
             if run is not None:
                 known = _with_run(known, row, run)
-                await self._record(slot, row, known)
+                await self._record(slot, known)
         except (DatabaseError, GitHubError, TimeoutError) as error:
             self._log.warning(
                 "origin of the job's code not read or not stored",
@@ -70,18 +83,27 @@ class JobTrust:
 
         return await self._database.transact(work, name="job trust")
 
-    async def _record(self, slot: Slot, row: Row, read: Origin) -> None:
+    async def _run(self, row: Row) -> RunView | None:
+        run = self._runs.setdefault((row["repository"], row["run_id"]), _Run())
+        while len(self._runs) > _RUNS:
+            del self._runs[next(iter(self._runs))]
+        async with run.lock:
+            if run.view is None:
+                scope = repository(row["repository"], installation_id=row["installation_id"])
+                run.view = await self._github.get_run(scope, row["run_id"])
+            return run.view
+
+    async def _record(self, slot: Slot, read: Origin) -> None:
         async def work(tx: Tx) -> None:
             await tx.run(
-                SQL.run_trust_record,
+                SQL.job_trust_record,
                 tenant=slot.tenant,
-                repository=row["repository"],
-                run_id=row["run_id"],
+                job_id=slot.intended_job,
                 trust=read.trust.value,
                 account_id=read.account_id,
             )
 
-        await self._database.transact(work, name="run trust")
+        await self._database.transact(work, name="job trust recorded")
 
 
 def _with_run(known: Origin, row: Row, run: RunView) -> Origin:

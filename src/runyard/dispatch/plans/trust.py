@@ -17,7 +17,6 @@ _BY_WRITERS = frozenset(
         "delete",
         "deployment",
         "deployment_status",
-        "dynamic",
         "merge_group",
         "page_build",
         "pull_request",  # of a branch of the repository itself, see below

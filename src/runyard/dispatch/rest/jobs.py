@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from runyard.db.contract import Database, Row, Tx
-from runyard.dispatch.plans.trust import trust_of
 from runyard.dispatch.rest.tenants import SQL
 from runyard.github.client import GitHub
 from runyard.github.errors import GitHubError, NotAllowed
@@ -220,6 +219,5 @@ def _transition(row: Row) -> Transition:
 
 
 def _job(row: Row) -> Job:
-    trust = trust_of(row["trust"])
-    told = {"trust": trust.value, "trust_text": TRUST.text(trust)}
-    return Job(**{**row, "labels": tuple(row["labels"]), **told})
+    text = TRUST.text(row["trust"]) if row["trust"] else ""
+    return Job(**{**row, "labels": tuple(row["labels"]), "trust_text": text})

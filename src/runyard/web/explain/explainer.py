@@ -119,7 +119,7 @@ class Explainer:
             # The snapshot is older than the job: with a new one every replica gives the same answer.
             fresh = await self._dispatch.read_matching()
             context = msgspec.structs.replace(context, matching=fresh)
-        facts = (trust_of(rows.job.trust).because(),)
+        facts = (trust_of(rows.job.trust).because(),) if rows.job.trust else ()
         return explain_job(rows.job, rows.slot, context), facts
 
     async def _context(self, snapshot: Snapshot) -> Context:
