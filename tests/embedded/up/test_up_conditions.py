@@ -4,6 +4,7 @@ import asyncio
 
 from runyard.clock import RealClock
 from runyard.embedded.up.conditions import changes, watch
+from runyard.http.messages import Request, Response
 from runyard.http.probes import probe_routes
 from runyard.http.routes import Routes
 from runyard.http.server import listen
@@ -12,6 +13,15 @@ from runyard.telemetry.health import Condition, Health, Report, Severity
 
 BROKEN = Condition(code="broken", title="It is broken", fix="Mend it.")
 SLOW = Condition(code="slow", title="It is slow", fix="Wait.", severity=Severity.WARNING)
+
+
+TOKEN = "a-token-of-the-dashboard"
+
+
+async def guard(request: Request) -> Response | None:
+    """Refuse a request without the token, as the dashboard does on loopback too."""
+    allowed = request.header("authorization") == f"Bearer {TOKEN}"
+    return None if allowed else Response(status=401)
 
 
 class SteppedClock(RealClock):
@@ -38,10 +48,12 @@ class SteppedClock(RealClock):
 def test_a_server_that_cannot_reach_github_is_not_taken_for_one_without_jobs() -> None:
     async def main() -> list[str]:
         health, reported = Health(RealClock(), (BROKEN, SLOW)), list[str]()
-        routes = probe_routes(health, Freshness(RealClock()), None, needs=("broken",))
+        routes = probe_routes(health, Freshness(RealClock()), None, needs=("broken",), guard=guard)
         listening = await listen(Routes("server", "v1", routes).handle)
         clock = SteppedClock()
-        watching = asyncio.create_task(watch(listening.url, clock=clock, report=reported.append))
+        watching = asyncio.create_task(
+            watch(listening.url, token=TOKEN, clock=clock, report=reported.append)
+        )
         await clock.round()
         assert reported == []
         health.fail("broken", "no route")

@@ -20,13 +20,13 @@ CHECK_EVERY = 5.0
 _TIMEOUT = 5.0
 
 
-async def watch(url: str, *, clock: Clock, report: Callable[[str], None]) -> NoReturn:
-    """Reports each change; `url` is the server's address on loopback."""
+async def watch(url: str, *, token: str, clock: Clock, report: Callable[[str], None]) -> NoReturn:
+    """Reports each change; `url` is the server's address on loopback, `token` that of the dashboard."""
     transport = HttpTransport(url)
     known: Mapping[str, Report] = {}
     try:
         while True:
-            found = await _read(transport)
+            found = await _read(transport, token)
             if found is not None:  # else it is restarted, which the supervisor reports
                 for line in changes(known, found):
                     report(line)
@@ -47,10 +47,11 @@ def changes(before: Mapping[str, Report], now: Mapping[str, Report]) -> list[str
     return ended + begun
 
 
-async def _read(transport: HttpTransport) -> dict[str, Report] | None:
-    """The errors among the server's conditions, by code; None if it does not answer."""
+async def _read(transport: HttpTransport, token: str) -> dict[str, Report] | None:
+    """The errors among the server's conditions, by code; None if it does not answer, or without reasons."""
+    request = Request(method="GET", path=READYZ, headers=(("authorization", f"Bearer {token}"),))
     try:
-        answer = await transport.send(Request(method="GET", path=READYZ), timeout=_TIMEOUT)
+        answer = await transport.send(request, timeout=_TIMEOUT)
     except TRANSPORT_ERRORS:
         return None
     if not isinstance(answer, Response):
@@ -59,5 +60,6 @@ async def _read(transport: HttpTransport) -> dict[str, Report] | None:
         found = msgspec.json.decode(answer.body, type=Readiness).conditions
     except msgspec.MsgspecError:
         return None
-    conditions = () if found is msgspec.UNSET else found
-    return {each.code: each for each in conditions if each.severity is Severity.ERROR}
+    if found is msgspec.UNSET:
+        return None
+    return {each.code: each for each in found if each.severity is Severity.ERROR}

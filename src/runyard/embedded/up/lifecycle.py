@@ -94,7 +94,7 @@ async def running(
         in_use = stores.in_use(practice=options.github is None, database=not given)
         stores.check(layout, in_use)
         new_authority = stores.known(layout) and not has_authority(layout)
-        ensure_token(layout.dashboard_token, rng, first=secrets.dashboard_token)
+        token = ensure_token(layout.dashboard_token, rng, first=secrets.dashboard_token)
         ensure_token(layout.metrics_token, rng)
         probed = ("operator", *host_names(options.hosts))
         sockets = ports.bind(
@@ -148,7 +148,8 @@ async def running(
         spawn(database.watch(), "postgres")
         spawn(_renew(machine, clock=clock, log=log), "tokens")
         if not options.demo:  # whose faults are meant, and reported by its scenario
-            spawn(conditions.watch(urls.server, clock=clock, report=report), "conditions")
+            watching = conditions.watch(urls.server, token=token, clock=clock, report=report)
+            spawn(watching, "conditions")
         yield machine
 
 
