@@ -1,7 +1,7 @@
 """Finds the machine of `runyard up` in its data directory: the address of its server, and the token for it.
 
-Invariant: the token is sent to the stored address only while the machine runs. Its port may belong to any
-program afterwards, also to a job that outlived it.
+Invariant: unless the address is on the command line, the token is sent to it only while the machine runs there. The
+port may belong to any program afterwards, also to a job that outlived the machine.
 """
 
 import os
@@ -38,6 +38,14 @@ def local_server(root: Path) -> str:
     if not is_owned(root):
         raise Unreachable(f"'runyard up' does not run in {root}. Start it, or give --server URL")
     return f"http://127.0.0.1:{ports['server']}"
+
+
+def runs_at(root: Path, url: str) -> bool:
+    """Whether the machine of this directory runs, and this is the address of its server."""
+    try:
+        return local_server(root) == url.rstrip("/")
+    except Unreachable:
+        return False
 
 
 def local_token(root: Path) -> str:

@@ -59,6 +59,12 @@ class NumberRange(click.FloatRange):
         return found
 
 
+def is_typed(name: str) -> bool:
+    """Whether this option is on the command line; environment variables may be meant for other commands."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is click.core.ParameterSource.COMMANDLINE
+
+
 class BadSetting(click.ClickException):
     """An option, a variable or a file is not usable; nothing was started."""
 

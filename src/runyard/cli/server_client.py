@@ -26,8 +26,14 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from runyard.cli.local_machine import Unreachable, local_server, local_token, machine_root
-from runyard.cli.options import DATA
+from runyard.cli.local_machine import (
+    Unreachable,
+    local_server,
+    local_token,
+    machine_root,
+    runs_at,
+)
+from runyard.cli.options import DATA, is_typed
 from runyard.text import harmless
 from runyard.wire.rest import ACTOR
 
@@ -170,9 +176,11 @@ def with_server_client(command: Callable[..., Any]) -> Callable[..., Any]:
         **more: Any,
     ) -> Any:
         root = machine_root(data)
+        if server and is_typed("data") and not is_typed("server"):
+            server = None  # the machine on the command line, not that of the environment
         url = server or local_server(root)
         token = _token(token_file)
-        if token_file is None and _is_local(url):
+        if token_file is None and _is_local(url) and (is_typed("server") or runs_at(root, url)):
             token = local_token(root)
         client = ServerClient(server=url, token=token, ca_file=ca_file)
         if client.token and _is_unencrypted(client.server):

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from runyard.cli.githubflags import INTAKE, OPTIONS, RUNNER_GROUP, GithubFlags, github_flags
-from runyard.cli.options import listen_option, with_options
+from runyard.cli.options import is_typed, listen_option, with_options
 
 DEMO_HOSTS = 2
 
@@ -84,7 +84,7 @@ def up(
 
     flags = UpFlags(
         # A demo uses a directory of its own, unless one is given on the command line.
-        data=data if not demo or _typed("data") else None,
+        data=data if not demo or is_typed("data") else None,
         hosts=hosts or (DEMO_HOSTS if demo else 1),
         listen=listen,
         demo=demo,
@@ -99,16 +99,10 @@ def up(
 def _check_github(*, github: bool, demo: bool, runner: Path | None) -> None:
     """Refuse flags about GitHub that contradict each other."""
     if not github and any(
-        _typed(name) for name in (*GithubFlags.__struct_fields__, "runner_group")
+        is_typed(name) for name in (*GithubFlags.__struct_fields__, "runner_group", "github_intake")
     ):
         raise click.UsageError("options for the real GitHub need --github")
     if github and demo:
         raise click.UsageError("--demo uses the practice GitHub; remove --github")
     if github and runner is None:
         raise click.UsageError("--github needs --runner: an unpacked actions runner")
-
-
-def _typed(name: str) -> bool:
-    """Whether this option is on the command line; environment variables may be meant for other commands."""
-    source = click.get_current_context().get_parameter_source(name)
-    return source is click.core.ParameterSource.COMMANDLINE

@@ -1,8 +1,10 @@
 """Tokens in files: private, written once, and the same for every process that reads them."""
 
+import http.server
 import random
 import threading
 from pathlib import Path
+from typing import Self
 
 import pytest
 from tests.cli.server_harness import run_here
@@ -58,3 +60,58 @@ def test_the_token_is_not_sent_to_a_port_that_the_machine_has_left(tmp_path: Pat
     finally:
         lock.release()
     assert not is_owned(tmp_path)
+
+
+class Listener:
+    """A program that listens on the port that a machine had, and keeps the tokens that it is sent."""
+
+    def __init__(self) -> None:
+        self.tokens: list[str | None] = []
+        tokens = self.tokens
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                tokens.append(self.headers.get("authorization"))
+                self.send_response(401)
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Print nothing."""
+
+        self.server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self.server.server_address[1]
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self.server.serve_forever).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def test_an_exported_address_gets_the_token_only_while_the_machine_runs_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = ensure_token(tmp_path / "dashboard.token", random.Random(1))
+    with Listener() as listener:
+        (tmp_path / "ports.json").write_text(f'{{"server": {listener.port}}}')
+        monkeypatch.setenv("RUNYARD_SERVER", f"http://127.0.0.1:{listener.port}")
+        monkeypatch.setenv("RUNYARD_DATA", str(tmp_path))
+        run_here("tenant", "list")
+        lock = DirectoryLock(tmp_path)
+        lock.acquire()
+        try:
+            run_here("tenant", "list")
+        finally:
+            lock.release()
+        assert listener.tokens == [None, f"Bearer {token}"]
+
+
+def test_the_data_directory_on_the_command_line_is_not_overruled_by_an_exported_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Listener() as listener:
+        monkeypatch.setenv("RUNYARD_SERVER", f"http://127.0.0.1:{listener.port}")
+        code, _, _ = run_here("tenant", "list", "--data", str(tmp_path / "another"))
+        assert (code, listener.tokens) == (2, [])
