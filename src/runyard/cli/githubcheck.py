@@ -37,6 +37,7 @@ LOW_FRACTION = 0.2  # fraction of the hour's requests
 OLDEST_SERVER = (3, 10)  # the first Enterprise Server with JIT configurations
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)", re.ASCII)
 _SHOWN = 20
+CLOCK = "clock"  # the check of this machine's time
 _IDENTITY = ("App", "token")  # the checks that show whether GitHub knows us
 
 
@@ -47,9 +48,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     found: str
     fix: str = ""
-    needs_restart: bool = (
-        False  # only other options or credentials correct it, not time and not GitHub
-    )
+    needs_restart: bool = False  # only other options or credentials correct it
 
     def sentence(self) -> str:
         """The line for people."""
@@ -188,15 +187,15 @@ def server_line(version: str) -> Line:
 def _clock_line(skew: float | None) -> list[Line]:
     if skew is None:
         fix = "compare this machine's clock with a time server"
-        return [Line(verdict="warn", what="clock", found="GitHub's response had no date", fix=fix)]
+        return [Line(verdict="warn", what=CLOCK, found="GitHub's response had no date", fix=fix)]
     found = (
         "same as GitHub's" if not skew else f"{abs(skew):.0f} s {'ahead' if skew > 0 else 'behind'}"
     )
     if abs(skew) < SKEW_WARN:
-        return [Line(verdict="ok", what="clock", found=found)]
+        return [Line(verdict="ok", what=CLOCK, found=found)]
     verdict: Verdict = "fail" if abs(skew) >= SKEW_FAIL else "warn"
     fix = "synchronise this machine's clock with NTP: GitHub rejects tokens dated in the future"
-    return [Line(verdict=verdict, what="clock", found=found, fix=fix)]
+    return [Line(verdict=verdict, what=CLOCK, found=found, fix=fix)]
 
 
 # ── the App ─────────────────────────────────────────────────────────────────────────────────────────
