@@ -87,10 +87,11 @@ class PoolEvents:
         for series in self._of(pool).series.values():
             due = series.written_at is None or now - series.written_at >= self._every
             if series.count and due:
-                count, series.count, series.written_at = series.count, 0, now
+                count = series.count
                 if not await self._write(pool, series.notice, count):
                     self._pause_until = self._clock.monotonic() + self._every
                     return
+                series.count, series.written_at = series.count - count, now
 
     async def _write(self, pool: PoolView, notice: Notice, count: int) -> bool:
         return await self._recorder.latest(
