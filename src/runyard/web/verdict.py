@@ -43,7 +43,9 @@ _HOLDS = {
         " until GitHub registers runners again", "The reasons below say why it does not.", act=True
     ),
     Constraint.EXCLUDED: _Held(
-        " whose runners GitHub refuses", "The reasons below say what GitHub refused.", act=True
+        " whose runners GitHub does not register for now",
+        "The reasons below say what GitHub answered.",
+        act=True,
     ),
     Constraint.NO_RUNNER: _Held(" for an idle runner"),
     Constraint.TENANT_CAP: _Held(
@@ -55,6 +57,7 @@ _HOLDS = {
     ),
     Constraint.APPROVAL: _Held(" for an approval at GitHub"),
     Constraint.ASKED_FIRST: _Held(" until GitHub confirms that they are still queued"),
+    Constraint.UNEXAMINED: _Held(" until the server has read the pools"),
     Constraint.NEXT: _Held(" to be matched"),
 }
 
@@ -71,6 +74,8 @@ def count_holds(groups: tuple[JobGroup, ...], matching: Matching | None) -> Coun
             constraint = Constraint.APPROVAL
         elif not group.verified:
             constraint = Constraint.ASKED_FIRST
+        elif not matching.pools_read:
+            constraint = Constraint.UNEXAMINED
         else:
             constraint = Constraint.NEXT if hold is None else Constraint(hold.hold.value)
         found[constraint] += group.jobs
