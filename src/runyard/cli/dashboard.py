@@ -15,6 +15,8 @@ def dashboard(client: ServerClient) -> None:
     runyard dashboard                                   of 'runyard up' on this machine
     runyard dashboard --server https://runners.example --token-file dashboard.token
 
+    The server keeps open links in memory: with several replicas behind one address, log in with the token instead.
+
     Exit codes: 0 printed, 1 the server refuses, 2 the server does not respond.
     """
     link = client.read(LoginLink, "POST", LOGIN_LINKS)
