@@ -28,7 +28,8 @@ _INDENTED = re.compile(r"^ {4}.*\n(?: {4}.*\n|\n(?= {4}))*", re.MULTILINE)
 _VOLATILE = (
     (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "UID"),
     (re.compile(r"\b([a-z]+-runner)-[0-9a-f]{8}\b"), r"\1-NAME"),
-    (re.compile(r"\b4000000\d{4}\b"), "JOB"),
+    (re.compile(r"\b\d{11}\b"), "JOB"),
+    (re.compile(r"\bcode=[0-9a-f]{32}\b"), "code=CODE"),
     (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
     (re.compile(r"^ *\d+\.\d s ", re.MULTILINE), "SECONDS "),
     (re.compile(r"\b(?:\d+[dhms])+\b"), "AGE"),

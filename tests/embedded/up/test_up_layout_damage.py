@@ -19,10 +19,13 @@ from runyard.embedded.kube.storage.journal import Journal, JournalError, Row
 from runyard.embedded.up import ports, stores
 from runyard.embedded.up.identity import identity
 from runyard.embedded.up.layout import BadDirectory, Layout
+from runyard.embedded.up.restarts import RestartRecord
 from runyard.embedded.up.secrets import Secrets, load_or_make
+from runyard.embedded.up.token_files import ensure_token
 from runyard.embedded.up.trust import authority, has_authority
 from runyard.files import write_whole
 from runyard.http.tls import TlsError
+from runyard.telemetry.log import get_logger
 
 NOW = 1.8e9
 ALL = stores.in_use(practice=True, database=True)
@@ -35,6 +38,9 @@ def begin(layout: Layout) -> Secrets:
     layout.prepare()
     secrets = load_or_make(layout, rng)
     stores.check(layout, ALL)
+    ensure_token(layout.dashboard_token, rng, first=secrets.dashboard_token)
+    ensure_token(layout.metrics_token, rng)
+    RestartRecord(layout.restarts, clock=RealClock(), log=get_logger("test"))
     for sock in ports.bind(layout, host="127.0.0.1", wanted={}).values():
         sock.close()
     identity(layout, rng)
@@ -72,7 +78,8 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory as a machine leaves it, without processes."""
     layout = Layout(tmp_path_factory.mktemp("machine") / "data")
     begin(layout)
-    for path in (layout.kubeconfig, layout.urls, layout.token("server"), layout.log("server")):
+    paths = (layout.kubeconfig, layout.urls, layout.token("server"), layout.log("server"))
+    for path in (*paths, layout.restarts):
         write_whole(path, "text\n")
     for folder in (layout.postgres, layout.blobs, layout.scratch, layout.host("host-1")):
         folder.mkdir(parents=True)
@@ -118,6 +125,9 @@ TABLE = {
     "format": "empty",
     "machine_id": "empty cut",
     "stores": "empty cut",
+    "dashboard_token": "empty",  # cut, it is another token
+    "metrics_token": "empty",
+    "restarts": NEVER,  # only what the dashboard shows of the past
     "kube": "missing empty cut",
     "github": "missing empty cut",
     "postgres": "missing empty",

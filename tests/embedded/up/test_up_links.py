@@ -8,7 +8,9 @@ import pytest
 from runyard.clock import RealClock
 from runyard.embedded.up.boot import Boot, GitHubCredentials
 from runyard.embedded.up.context import Context
+from runyard.embedded.up.layout import Layout
 from runyard.embedded.up.roles.access import access_settings
+from runyard.embedded.up.token_files import ensure_token
 
 REAL = GitHubCredentials(app_id=1)
 
@@ -25,6 +27,8 @@ REAL = GitHubCredentials(app_id=1)
 def test_runs_are_linked_only_where_pages_exist(
     tmp_path: Path, github: GitHubCredentials | None, url: str, pages: str
 ) -> None:
+    for path in (Layout(tmp_path).dashboard_token, Layout(tmp_path).metrics_token):
+        ensure_token(path, random.Random(1))
     boot = Boot(
         role="server",
         name="server",

@@ -45,7 +45,7 @@ def warm(up: Up) -> bool:
 
 def restarts(up: Up, component: str) -> list[dict[str, Any]]:
     """The restarts of a component that the dashboard shows, newest first."""
-    healed = up.server("GET", OVERVIEW).json()["healed"]
+    healed = up.owner("GET", OVERVIEW).json()["healed"]
     return [entry for entry in healed if entry["component"] == component]
 
 
@@ -86,7 +86,7 @@ def test_a_killed_component_is_restarted_and_jobs_run(up: Up, component: str) ->
     assert up.run(f"echo after {component}", f"after {component}") == "success"
     restarted = until(lambda: restarts(up, component), what=f"the restart of {component}")
     assert restarted[0]["reason"] == (Ended.GONE if component == "postgres" else Ended.KILLED)
-    assert up.server("GET", OVERVIEW).json()["totals"]["healed_hour"] >= len(restarted)
+    assert up.owner("GET", OVERVIEW).json()["totals"]["healed_hour"] >= len(restarted)
 
 
 def test_the_operator_is_elected_and_leads_again_at_once_after_kill_9(up: Up) -> None:

@@ -50,6 +50,8 @@ BROKEN = {
     "operator-by-old-version": Broken.BUSY_POD_DELETED,
     "answers-survive-a-failover": Broken.RUNNER_FENCED,
     "stamp-cleared-blindly": Broken.BUSY_POD_DELETED,
+    "warm-without-proof": Broken.BUSY_POD_DELETED,
+    "fenced-stamp-cleared-blindly": Broken.BUSY_POD_DELETED,
 }
 
 
