@@ -94,8 +94,7 @@ async def running(
         in_use = stores.in_use(practice=options.github is None, database=not given)
         stores.check(layout, in_use)
         new_authority = stores.known(layout) and not has_authority(layout)
-        token = ensure_token(layout.dashboard_token, rng, first=secrets.dashboard_token)
-        ensure_token(layout.metrics_token, rng)
+        token = _tokens(layout, rng, first=secrets.dashboard_token)
         probed = ("operator", *host_names(options.hosts))
         sockets = ports.bind(
             layout, host=options.listen, wanted={"server": options.port}, probed=probed
@@ -151,6 +150,12 @@ async def running(
             watching = conditions.watch(urls.server, token=token, clock=clock, report=report)
             spawn(watching, "conditions")
         yield machine
+
+
+def _tokens(layout: Layout, rng: random.Random, *, first: str) -> str:
+    """Writes the token files that are missing, and returns the dashboard's token."""
+    ensure_token(layout.metrics_token, rng)
+    return ensure_token(layout.dashboard_token, rng, first=first)
 
 
 def _new_authority(layout: Layout) -> str:
