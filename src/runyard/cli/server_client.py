@@ -157,7 +157,8 @@ def with_server_client(command: Callable[..., Any]) -> Callable[..., Any]:
         envvar=TOKEN_FILE,
         show_envvar=True,
         type=click.Path(dir_okay=False, path_type=Path),
-        help="File with the dashboard's token.  [default for a server on loopback: dashboard.token of --data]",
+        help="File with the dashboard's token.  [default for 'runyard up', and for a --server on loopback:"
+        " dashboard.token of --data]",
     )
     @click.option(
         "--ca-file",
