@@ -13,6 +13,8 @@ Invariants:
   list proves nothing.
 """
 
+from typing import TypeVar
+
 import msgspec
 
 from runyard.clock import Clock
@@ -26,6 +28,7 @@ from runyard.github.setup import Setup
 from runyard.github.views import JobView, MintedRunner, Removal, RunnerView, RunView
 from runyard.http.messages import Pairs, Transport
 
+T = TypeVar("T")
 _PAGE = 100
 _MAX_PAGES = 200
 
@@ -158,21 +161,23 @@ class GitHub(Hooks, Setup):
 
     async def get_job(self, repo: Scope, job_id: int, *, purpose: str = "read") -> JobView | None:
         """One workflow job, fresh; `None` on 404, which also a lost permission causes."""
-        path = f"/{_repo(repo)}/actions/jobs/{job_id}"
-        response = await self._calls.as_installation(repo, "GET", path, purpose=purpose)
-        if response.status == 404:
-            return None
-        self._calls.require(response, what=f"job {job_id} at {repo}", scope=repo)
-        return read(_job, response, what=f"job {job_id} at {repo}")
+        return await self._one(repo, f"jobs/{job_id}", _job, what="job", purpose=purpose)
 
     async def get_run(self, repo: Scope, run_id: int, *, purpose: str = "read") -> RunView | None:
         """One workflow run; `None` on 404, which also a lost permission causes."""
-        path = f"/{_repo(repo)}/actions/runs/{run_id}"
-        response = await self._calls.as_installation(repo, "GET", path, purpose=purpose)
+        return await self._one(repo, f"runs/{run_id}", _run, what="run", purpose=purpose)
+
+    async def _one(
+        self, repo: Scope, path: str, decoder: "msgspec.json.Decoder[T]", *, what: str, purpose: str
+    ) -> T | None:
+        response = await self._calls.as_installation(
+            repo, "GET", f"/{_repo(repo)}/actions/{path}", purpose=purpose
+        )
         if response.status == 404:
             return None
-        self._calls.require(response, what=f"run {run_id} at {repo}", scope=repo)
-        return read(_run, response, what=f"run {run_id} at {repo}")
+        named = f"{what} {path.rpartition('/')[2]} at {repo}"
+        self._calls.require(response, what=named, scope=repo)
+        return read(decoder, response, what=named)
 
     async def list_queued_jobs(self, repo: Scope, *, purpose: str = "read") -> tuple[JobView, ...]:
         """Jobs that wait for a runner, of the runs that are queued or under way, by id."""
