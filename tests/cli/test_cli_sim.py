@@ -7,6 +7,7 @@ from runyard.cli import simindex
 from runyard.cli.sim import sim
 from runyard.sim.faults import KINDS
 from runyard.sim.scenarios.catalogue import ALL
+from runyard.sim.scenarios.expectations import Expectation
 from runyard.sim.shape import Shape
 
 
@@ -33,7 +34,7 @@ def test_without_its_guard_the_incident_fails_and_says_how_to_see_it_again() -> 
     words = "--scenario runner-dies-before-it-registers --without deadline_closed"
     told = CliRunner().invoke(sim, words.split())
     assert told.exit_code == 1
-    assert "FAILED: Expected: it runs elsewhere: not within 15 s" in told.output
+    assert f"FAILED: Expected: {Expectation.IT_RUNS_ELSEWHERE.template}: not within " in told.output
     assert f"runyard sim {words.replace(' --without', ' --seed 1 --without')}" in told.output
 
 
