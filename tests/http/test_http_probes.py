@@ -1,5 +1,6 @@
 """A component that answers but does not work is not ready, and reports the fix."""
 
+from importlib.metadata import version
 from typing import Any
 
 from runyard.http.messages import Request, Response
@@ -51,7 +52,13 @@ def test_a_component_is_ready_only_while_its_loops_succeed() -> None:
         component.freshness.succeeded("match")
         assert await component.ready() == (
             200,
-            {"ready": True, "works": True, "stale": [], "conditions": []},
+            {
+                "ready": True,
+                "works": True,
+                "stale": [],
+                "conditions": [],
+                "version": version("runyard"),
+            },
         )
         await component.clock.sleep(31)
         status, body = await component.ready()

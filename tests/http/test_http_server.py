@@ -112,11 +112,17 @@ async def got_from(given: Response, method: str = "GET") -> Response:
         return await answer(transport, Request(method=method, path="/"))
 
 
-def test_an_answer_arrives_as_it_was_given() -> None:
+BODIES = pytest.mark.parametrize(
+    "body", [b"\x00\xff", bytes(range(256)) * 4099], ids=["small", "large"]
+)
+
+
+@BODIES
+def test_an_answer_arrives_as_it_was_given(body: bytes) -> None:
     given_ = Response(
         status=418,
         headers=(("content-type", "x/y"), ("set-cookie", "a=1"), ("set-cookie", "b=2")),
-        body=b"\x00\xff",
+        body=body,
     )
     got = asyncio.run(got_from(given_))
     assert (got.status, got.body) == (418, given_.body)
@@ -124,24 +130,38 @@ def test_an_answer_arrives_as_it_was_given() -> None:
     assert got.header("server") == "runyard"
 
 
-def test_a_handler_cannot_break_the_framing() -> None:
+@BODIES
+def test_a_handler_cannot_break_the_framing(body: bytes) -> None:
     lies = (("content-length", "999"), ("transfer-encoding", "chunked"), ("connection", "close"))
-    assert asyncio.run(got_from(Response(status=200, headers=lies, body=b"ok"))).body == b"ok"
+    assert asyncio.run(got_from(Response(status=200, headers=lies, body=body))).body == body
 
 
+@BODIES
 @pytest.mark.parametrize("status", [204, 304])
-def test_an_answer_that_must_be_empty_is_empty(status: int) -> None:
-    got = asyncio.run(got_from(Response(status=status, body=b"surprise")))
+def test_an_answer_that_must_be_empty_is_empty(status: int, body: bytes) -> None:
+    got = asyncio.run(got_from(Response(status=status, body=body)))
     assert (got.status, got.body) == (status, b"")
 
 
-def test_head_is_a_get_without_the_body() -> None:
+@BODIES
+def test_a_connection_is_used_again_after_an_answer(body: bytes) -> None:
+    async def handler(_: Request) -> Response:
+        return Response(status=200, body=body)
+
+    kept = GET.replace(b"connection: close\r\n", b"")
+    text = asyncio.run(answered(kept + kept + GET, handler))
+    assert text.count(b"HTTP/1.1 200 OK") == 3
+    assert text.count(b"\r\n\r\n" + body) == 3 and text.endswith(body)
+
+
+@BODIES
+def test_head_is_a_get_without_the_body(body: bytes) -> None:
     async def handler(request: Request) -> Response:
         assert request.method == "GET"
-        return Response(status=200, body=b"twelve bytes")
+        return Response(status=200, body=body)
 
     text = asyncio.run(answered(GET.replace(b"GET", b"HEAD"), handler)).lower()
-    assert b"content-length: 12\r\n" in text
+    assert b"content-length: %d\r\n" % len(body) in text
     assert text.endswith(b"\r\n\r\n")
 
 
@@ -178,8 +198,10 @@ def test_a_handler_that_raises_is_a_500_without_a_trace_and_a_log_without_a_secr
     assert "hunter2" not in logged.getvalue()
 
 
-def test_an_answer_that_cannot_be_written_is_a_500(logged: io.StringIO) -> None:
-    got = asyncio.run(got_from(Response(status=200, headers=(("x", "a\r\nb: c"),))))
+@BODIES
+def test_an_answer_that_cannot_be_written_is_a_500(logged: io.StringIO, body: bytes) -> None:
+    bad = Response(status=200, headers=(("x", "a\r\nb: c"),), body=body)
+    got = asyncio.run(got_from(bad))
     assert got.status == 500
     assert "answer cannot be written" in logged.getvalue()
 

@@ -99,7 +99,7 @@ def test_a_stalled_body_times_out() -> None:
         timeouts = Timeouts(body=0.05, linger=0.05)
         async with serving(reader, streamed=is_upload, timeouts=timeouts) as server:
             got = await raw(server.url, put(b"content-length: 50", b"half"))
-            assert got.startswith(b"HTTP/1.1 400 ") and reader.failed == "TimeoutError"
+            assert got.startswith(b"HTTP/1.1 400 ") and reader.failed == "TooSlow"
 
     asyncio.run(scenario())
 

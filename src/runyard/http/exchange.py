@@ -172,7 +172,8 @@ async def _send(request: Request, head: bytes, ends: Ends) -> Response | Stream:
                 "the server upgraded the connection although the request did not ask for it"
             )
         return _upgraded(headers, ends)
-    body = _Body(reader, writer, _framing(status, headers))
+    framing = 0 if request.method == "HEAD" else _framing(status, headers)
+    body = _Body(reader, writer, framing)
     if 200 <= status < 300:
         return Stream(body, status=status, headers=headers, on_close=body.cut)
     beginning = await body.at_most(MAX_ERROR_BODY)

@@ -7,19 +7,21 @@ A body is read whole before its handler is called, so without limits clients wou
 - All bodies that are not small hold at most `budget` bytes together, from their first byte until their request is
   answered; a body that would exceed that is refused at once with a 503. Bytes are counted as they arrive, not as they
   are announced, so a client cannot reserve memory with an announcement.
-- A body that arrives too slowly is refused at a deadline.
+- A body that arrives below the least rate is refused (`pace`), whichever way it is read. A body that is read whole also
+  has a deadline, because it holds memory that others wait for; at the least rate alone a large one could take minutes.
 - A streamed body holds only the buffer between the socket and its reader, because the sender waits for the reader. A
   client that expects `100 Continue` gets it at the first read, so a refusal by the headers transfers no body. The
   reader sets its limit.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from aiohttp import hdrs, web
 from aiohttp.web_protocol import RequestPayloadError
 
+from runyard.clock import Clock
 from runyard.http.messages import Request, Response
+from runyard.http.pace import LeastRate, Pace, TooSlow
 from runyard.http.problems import problem
 from runyard.wire.problem_codes import ProblemCode
 
@@ -42,11 +44,22 @@ class Refusal(Exception):
 class Intake:
     """Reads the bodies of one server within its limits."""
 
-    def __init__(self, *, limit: int, budget: int, timeout: float, admit: Admit | None) -> None:
+    def __init__(
+        self,
+        *,
+        limit: int,
+        budget: int,
+        timeout: float,
+        least: LeastRate,
+        clock: Clock,
+        admit: Admit | None,
+    ) -> None:
         self.held = 0  # bytes of bodies that are not small
         self._limit = limit
         self._budget = max(budget, limit)
         self._timeout = timeout
+        self._least = least
+        self._clock = clock
         self._admit = admit
 
     async def read(self, incoming: web.BaseRequest, head: Request, share: "Share") -> bytes:
@@ -60,9 +73,10 @@ class Intake:
         await _send_continue(incoming)
         parts: list[bytes] = []
         size = 0
+        pace = Pace(self._least)
         try:
-            async with asyncio.timeout(self._timeout):
-                while part := await incoming.content.readany():
+            async with self._clock.timeout(self._timeout):
+                while part := await self._next(incoming, pace):
                     size += len(part)
                     if size > self._limit:
                         raise self._too_large()
@@ -72,6 +86,8 @@ class Intake:
                             admitted = True
                         share.hold(size)
                     parts.append(part)
+        except TooSlow:
+            raise Refusal(self._too_slow()) from None
         except TimeoutError:
             raise Refusal(problem(408, ProblemCode.BODY_LATE)) from None
         except (RequestPayloadError, web.HTTPException):
@@ -79,17 +95,31 @@ class Intake:
         return b"".join(parts)
 
     async def pieces(self, incoming: web.BaseRequest) -> AsyncIterator[bytes]:
-        """Yield the body as it arrives; raises `ConnectionError` if it is cut off, `TimeoutError` if it stalls."""
+        """Yield the body as it arrives; raises `ConnectionError` if it is cut off, `TooSlow` below the least rate."""
         await _send_continue(incoming)
+        pace = Pace(self._least)
         while True:
             try:
-                async with asyncio.timeout(self._timeout):
-                    part = await incoming.content.readany()
+                part = await self._next(incoming, pace)
             except (RequestPayloadError, web.HTTPException):
                 raise ConnectionError("the body broke off, or is malformed") from None
             if not part:
                 return
             yield part
+
+    async def _next(self, incoming: web.BaseRequest, pace: Pace) -> bytes:
+        """Read what has arrived, or wait for it as long as the client's pace allows; empty at the end."""
+        began = self._clock.monotonic()
+        try:
+            async with self._clock.timeout(min(self._timeout, pace.allowed())):
+                part = await incoming.content.readany()
+        except TimeoutError:
+            # If this process was held up, the bytes may have arrived together with the deadline.
+            part = incoming.content.read_nowait()
+            if not part and not incoming.content.at_eof():
+                raise TooSlow("the body arrives below the least rate") from None
+        pace.passed(len(part), self._clock.monotonic() - began)
+        return part
 
     def claim(self, more: int) -> None:
         """Reserve more bytes; raises `Refusal` if that exceeds the budget."""
@@ -103,6 +133,10 @@ class Intake:
         refused = self._admit(head) if self._admit is not None else None
         if refused is not None:
             raise Refusal(refused)
+
+    def _too_slow(self) -> Response:
+        reason = f"less than {self._least.rate:.0f} bytes per second for {self._least.grace:.0f} s"
+        return problem(408, ProblemCode.BODY_SLOW, reason=reason)
 
     def _too_large(self) -> Refusal:
         reason = f"at most {self._limit} bytes are accepted"

@@ -30,6 +30,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     headers: Pairs = ()
     body: bytes = b""
     content: AsyncIterator[bytes] | None = None
+    client: str = ""
+    """The address that the request came from, at a server on a socket; empty elsewhere."""
     may_send: Callable[[], bool] | None = None
     """Called by a client just before bytes are written; if it is false they are not, and the error is `NotSent`."""
 
@@ -72,6 +74,8 @@ class Stream:
 
     Iterate it once. The receiver must call `aclose()`, also after an error; it may be
     called twice. The producer gives `chunks` and, optionally, a function to call when the reader has closed it.
+    `paced`: a server cuts off a client that reads below the least rate (`http.pace`). A watch or a log is not paced: a
+    person may have paused its reader.
     """
 
     def __init__(
@@ -81,8 +85,10 @@ class Stream:
         status: int = 200,
         headers: Pairs = (),
         on_close: Callable[[], None] | None = None,
+        paced: bool = False,
     ) -> None:
         self.status = status
+        self.paced = paced
         self.headers = headers
         self._chunks = chunks
         self._on_close = on_close

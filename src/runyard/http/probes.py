@@ -13,7 +13,9 @@ With a `guard`, details need its admission, and metrics that of `metrics_guard`,
 status of `/readyz` never need a credential.
 """
 
+import functools
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -34,7 +36,7 @@ _EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 _FRESH = ("cache-control", "no-store")
 _SCHEME = Scheme(
     name="metrics",
-    meaning="The token for metrics, or that of this server; the machine itself needs none on loopback.",
+    meaning="The token for metrics; the machine itself needs none on loopback.",
 )
 
 
@@ -51,6 +53,7 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     works: bool | UnsetType = UNSET  # this and the rest only for callers that the guard admits
     stale: tuple[Stale, ...] | UnsetType = UNSET  # loops that have not succeeded in time
     conditions: tuple[Report, ...] | UnsetType = UNSET  # what is wrong, warnings too
+    version: str | UnsetType = UNSET  # of runyard, in this process
 
 
 def readiness(
@@ -60,7 +63,18 @@ def readiness(
     stale, conditions = freshness.stale(), health.report()
     works = not stale and health.healthy()
     ready = works if needs is None else all(each.code not in needs for each in conditions)
-    return Readiness(ready=ready, works=works, stale=stale, conditions=conditions)
+    return Readiness(
+        ready=ready, works=works, stale=stale, conditions=conditions, version=installed_version()
+    )
+
+
+@functools.cache
+def installed_version() -> str:
+    """The version of runyard that this process was started with; empty if it is not installed as a package."""
+    try:
+        return version("runyard")
+    except PackageNotFoundError:
+        return ""
 
 
 def probe_routes(

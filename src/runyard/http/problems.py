@@ -47,7 +47,13 @@ def problem(
     **detail: Value,
 ) -> Response:
     """A refusal as an answer; its error is the text of the code."""
-    error = code.because(**detail)
+    return problem_of(status, code.because(**detail), reason=reason, fix=fix, headers=headers)
+
+
+def problem_of(
+    status: int, error: Reason, *, reason: str = "", fix: str = "", headers: Pairs = ()
+) -> Response:
+    """A refusal as an answer, for a code with its detail."""
     body = Problem(
         error=render(error), reason=reason, fix=fix, code=error.slug, detail=error.fields
     )

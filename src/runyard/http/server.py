@@ -11,8 +11,12 @@ Invariants:
 - The memory for bodies is bounded (`intake`). After a refusal the server reads and discards the body for a bounded time
   and size, because closing a connection with unread bytes would reset it before the client has read the response. A
   request head that arrives too slowly is refused at a deadline.
+- A body below the least rate is refused, and so is a client that reads a large response or a paced stream below it
+  (`pace`): it is cut off. Only time in which the server waits for the client counts.
 - The subject of a client certificate is passed to the handler in `CLIENT_CERT…` headers. Headers of these names in a
   request are removed, so handlers can trust them.
+- The client's address is passed to the handler in the header `PEER`, if that was requested. The same rule holds for it.
+- With a `Crowd` the connections are bounded, in all and for each address; further ones are closed.
 - HEAD is handled as a GET whose body is not sent.
 - After a 101 the connection belongs to the handler's `serve` and is closed when it returns. Bytes that a client sends
   before the 101 violate the protocol and are dropped.
@@ -23,16 +27,22 @@ import contextlib
 import socket
 import ssl
 import traceback
+from typing import Any
 
 import msgspec
 from aiohttp import hdrs, web
+from aiohttp.helpers import must_be_empty_body
 from aiohttp.web_protocol import RequestPayloadError
 
+from runyard.clock import Clock, RealClock
 from runyard.http.addresses import decode_target
-from runyard.http.intake import BUDGET, Admit, Intake, Refusal, Share, Streamed
+from runyard.http.crowd import Crowd
+from runyard.http.intake import BUDGET, SMALL, Admit, Intake, Refusal, Share, Streamed
 from runyard.http.messages import Handler, Pairs, Request, Response, Stream, Upgraded
+from runyard.http.outlet import PIECE, Outlet
+from runyard.http.pace import LeastRate, TooSlow
 from runyard.http.problems import problem
-from runyard.http.sockets import bind, enable_keepalive
+from runyard.http.sockets import bind, enable_keepalive, limit_unsent
 from runyard.http.tunnels import switching, take_over
 from runyard.telemetry.log import Logger, get_logger
 from runyard.wire.problem_codes import ProblemCode
@@ -43,6 +53,7 @@ DISCARDED = 32 << 20
 CLIENT_CERT = "x-runyard-client-cert-"
 CLIENT_CERT_CN = CLIENT_CERT + "cn"  # the common name
 CLIENT_CERT_O = CLIENT_CERT + "o"  # an organisation; as many headers as the certificate has
+PEER = "x-runyard-peer"  # the address of the client, as the socket has it
 
 _SUBJECT = {"commonName": CLIENT_CERT_CN, "organizationName": CLIENT_CERT_O}
 # The adapter frames the answer itself; the same headers from a handler could contradict it.
@@ -98,18 +109,35 @@ async def listen(
     admit: Admit | None = None,
     streamed: Streamed | None = None,
     timeouts: Timeouts | None = None,
+    least: LeastRate | None = None,
+    clock: Clock | None = None,
+    crowd: Crowd | None = None,
 ) -> Listening:
     """Serve `handler` at `host:port`, or on a socket that is bound already.
 
     `bodies` bounds the memory of all bodies, and `admit` decides which clients may send a large one (`intake`).
     The body of a request that is `streamed` reaches the handler as it arrives, of any size (`Request.content`).
+    A `crowd` bounds the connections; the handler then gets the client's address (`PEER`).
     """
-    timeouts = timeouts or Timeouts()
+    timeouts, least, clock = timeouts or Timeouts(), least or LeastRate(), clock or RealClock()
     bound = sock if sock is not None else bind(host, port)
     enable_keepalive(bound)
-    intake = Intake(limit=body_limit, budget=bodies, timeout=timeouts.body, admit=admit)
+    intake = Intake(
+        limit=body_limit,
+        budget=bodies,
+        timeout=timeouts.body,
+        least=least,
+        clock=clock,
+        admit=admit,
+    )
     adapter = _Adapter(
-        handler, intake, secure=tls is not None, timeouts=timeouts, streamed=streamed
+        handler,
+        intake,
+        Outlet(least, clock),
+        secure=tls is not None,
+        timeouts=timeouts,
+        streamed=streamed,
+        crowd=crowd,
     )
     acceptor = await asyncio.get_running_loop().create_server(
         adapter.connection,
@@ -130,14 +158,18 @@ class _Adapter:
         self,
         handler: Handler,
         intake: Intake,
+        outlet: Outlet,
         *,
         secure: bool,
         timeouts: Timeouts,
         streamed: Streamed | None,
+        crowd: Crowd | None,
     ) -> None:
         self._handler = handler
+        self._crowd = crowd
         self._streamed = streamed
         self._intake = intake
+        self._outlet = outlet
         self._secure = secure
         self._timeouts = timeouts
         self._log = get_logger("http")
@@ -150,9 +182,10 @@ class _Adapter:
         """The protocol of one new connection."""
         return _Connection(
             self._server,
+            crowd=self._crowd,
             loop=asyncio.get_running_loop(),
-            access_log=None,  # type: ignore[arg-type]  # documented: None means no access log
-            logger=_SilentLogger(self._log),  # type: ignore[arg-type]  # has the methods that aiohttp calls
+            access_log=None,
+            logger=_SilentLogger(self._log),  # has the methods that aiohttp calls
             keepalive_timeout=self._timeouts.head,
             lingering_time=0,  # see `_refuse`
             auto_decompress=False,  # signatures cover the body as it was sent
@@ -237,8 +270,10 @@ class _Adapter:
         headers = tuple(
             (name, value)
             for key, value in incoming.headers.items()
-            if not (name := key.lower()).startswith(CLIENT_CERT)
+            if not (name := key.lower()).startswith(CLIENT_CERT) and name != PEER
         )
+        if self._crowd is not None:
+            headers += ((PEER, incoming.remote or ""),)
         if self._secure:
             headers += _certificate(incoming)
         head = Request(
@@ -246,6 +281,7 @@ class _Adapter:
             path=path,
             query=query,
             headers=headers,
+            client=incoming.remote or "",
         )
         if not incoming.can_read_body:
             return head
@@ -259,15 +295,34 @@ class _Adapter:
     async def _write_response(
         self, incoming: web.BaseRequest, request: Request, answer: Response
     ) -> web.StreamResponse:
+        large = len(answer.body) > SMALL
         try:
-            response = _response(answer)
+            response = _large_response(answer) if large else _response(answer)
             if self._draining:
                 response.force_close()
-            await response.prepare(incoming)  # buffered: nothing is on the wire yet
-        except ValueError as error:  # for instance a line break in a header
+            await response.prepare(incoming)
+        except ValueError as error:  # for instance a line break in a header; nothing was written
             self._failed("answer cannot be written", request, error)
-            response = _response(problem(500, ProblemCode.SERVER_FAILED, reason="see its log"))
+            return _response(problem(500, ProblemCode.SERVER_FAILED, reason="see its log"))
+        if large and not must_be_empty_body(incoming.method, answer.status):
+            await self._write_body(incoming, request, response, answer.body)
         return response
+
+    async def _write_body(
+        self, incoming: web.BaseRequest, request: Request, response: web.StreamResponse, body: bytes
+    ) -> None:
+        """Write a large body; a client that does not read it is cut off, because it holds the body in memory."""
+        pace = self._outlet.pace()
+        try:
+            await self._outlet.write(response, body, pace)
+            await self._outlet.finish(response, pace)
+        except TooSlow:
+            self._cut(incoming, request)
+
+    def _cut(self, incoming: web.BaseRequest, request: Request) -> None:
+        self._log.info("client reads too slowly", method=request.method, path=request.path)
+        if incoming.transport is not None:
+            incoming.transport.abort()
 
     async def _write_stream(
         self, incoming: web.BaseRequest, request: Request, stream: Stream
@@ -277,14 +332,19 @@ class _Adapter:
         response.force_close()
         chunks = stream.__aiter__()
         finished = False
+        pace = self._outlet.pace() if stream.paced else None
         try:
             await response.prepare(incoming)
             if incoming.method != hdrs.METH_HEAD:
                 async for chunk in chunks:
-                    await response.write(chunk)
+                    await self._outlet.write(response, chunk, pace)
+            if pace is not None:
+                await self._outlet.finish(response, pace)
             finished = True
         except ConnectionError:
             pass  # the client has gone
+        except TooSlow:
+            self._cut(incoming, request)
         except Exception as error:  # noqa: BLE001 - the boundary: the reader sees a cut stream, and it is logged
             self._failed("stream failed", request, error)
         finally:
@@ -343,6 +403,33 @@ class _HandedOver(web.StreamResponse):
 class _Connection(web.RequestHandler):
     """A connection that answers unparseable requests with problems, which do not quote the request."""
 
+    __slots__ = ("_address", "_crowd")
+
+    def __init__(self, manager: web.Server, *, crowd: Crowd | None, **options: Any) -> None:
+        super().__init__(manager, **options)
+        self._crowd = crowd
+        self._address: str | None = None  # under which it is counted
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Make place for another one."""
+        super().connection_lost(exc)
+        if self._crowd is not None and self._address is not None:
+            self._crowd.leave(self._address)
+            self._address = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Buffer little, so that a client that reads slowly is not taken for one that does not read."""
+        super().connection_made(transport)
+        assert isinstance(transport, asyncio.Transport)
+        if self._crowd is not None:
+            address = str((transport.get_extra_info("peername") or ("",))[0])
+            if not self._crowd.enter(address):
+                transport.abort()
+                return
+            self._address = address
+        transport.set_write_buffer_limits(high=PIECE)  # with TLS it is 512 KB otherwise
+        limit_unsent(transport.get_extra_info("socket"))
+
     def handle_error(
         self,
         request: web.BaseRequest,
@@ -384,6 +471,13 @@ def _headers(pairs: Pairs) -> list[tuple[str, str]]:
 
 def _response(answer: Response) -> web.Response:
     return web.Response(status=answer.status, headers=_headers(answer.headers), body=answer.body)
+
+
+def _large_response(answer: Response) -> web.StreamResponse:
+    """A response whose body is written in pieces."""
+    response = web.StreamResponse(status=answer.status, headers=_headers(answer.headers))
+    response.content_length = len(answer.body)
+    return response
 
 
 def _certificate(incoming: web.BaseRequest) -> Pairs:

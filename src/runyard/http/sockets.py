@@ -6,6 +6,9 @@ pending read does not notice; it calls `is_open`.
 
 The kernel sends written bytes whenever the peer can take them: minutes after a partition began, after the process
 closed the socket, and while it is stopped. `limit_sending` ends that with the request's own timeout.
+
+The kernel takes up to 4 MB at once and then nothing until a third of them is sent, so a server cannot see that a slow
+client reads. `limit_unsent` makes these steps small.
 """
 
 import contextlib
@@ -18,6 +21,7 @@ _DISCARD, _FLUSH = struct.pack("ii", 1, 0), struct.pack("ii", 0, 0)
 _IDLE = 30
 _INTERVAL = 10
 _PROBES = 3
+_UNSENT = 128 << 10  # bytes
 
 # The option for the idle time before the first probe has two names.
 _IDLE_OPTION = "TCP_KEEPALIVE" if sys.platform == "darwin" else "TCP_KEEPIDLE"
@@ -41,6 +45,14 @@ def enable_keepalive(sock: socket.socket) -> None:
         option = getattr(socket, name, None)
         if option is not None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def limit_unsent(sock: socket.socket) -> None:
+    """Let the kernel take few bytes that it cannot send yet; the window for bytes on their way stays as large."""
+    option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+    if option is not None and sock.family in {socket.AF_INET, socket.AF_INET6}:
+        with contextlib.suppress(OSError):  # closed meanwhile
+            sock.setsockopt(socket.IPPROTO_TCP, option, _UNSENT)
 
 
 def limit_sending(sock: socket.socket, seconds: float) -> None:

@@ -62,7 +62,7 @@ class Broadcast:
             reader.end()
         else:
             self._readers[reader] = None
-        return Stream(reader, headers=HEADERS, on_close=lambda: self._leave(reader))
+        return Stream(reader, headers=HEADERS, on_close=lambda: self._leave(reader), paced=True)
 
     def close(self) -> None:
         """End all streams, after what was published; later ones end at once."""

@@ -15,6 +15,7 @@ Invariants:
 - Time comes from the caller, in seconds since the epoch.
 """
 
+import hashlib
 import ssl
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -121,6 +122,16 @@ def renewal_due(certificate: bytes, *, now: float) -> bool:
     life = loaded.not_valid_after_utc - loaded.not_valid_before_utc
     moment = _moment(now)
     return moment < loaded.not_valid_before_utc or moment > loaded.not_valid_after_utc - life / 3
+
+
+def public_key_hash(certificate: bytes) -> str:
+    """The SHA-256 of a certificate's public key, in hex; a renewed certificate with the same key has the same."""
+    try:
+        public = _load(certificate).public_key()
+    except ValueError as error:
+        raise TlsError(f"not a certificate: {error}", "check the address") from error
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    return hashlib.sha256(public.public_bytes(serialization.Encoding.DER, form)).hexdigest()
 
 
 # ── storing ─────────────────────────────────────────────────────────────────────────────────────────
