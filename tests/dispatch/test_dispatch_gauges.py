@@ -101,6 +101,12 @@ def test_jobs_that_wait_while_runners_are_idle_are_a_health_condition(
         messages = await read_conditions(guest)
         assert messages and messages[0].startswith("mac: a job waits for ")
         assert health.healthy(), "no reason to take the server away from its runners"
+        await harness.clock.sleep(30)
+        await wired.gauges.step()
+        assert not [each for each in health.report() if each.code == "jobs-starve"], (
+            "a runner that stopped polling is not idle"
+        )
+        await harness.poll(guest)
         harness.execute("UPDATE tenants SET paused = true")
         await harness.poll(guest)
         assert not await read_conditions(guest), "it is held back on purpose"

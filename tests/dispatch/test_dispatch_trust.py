@@ -9,11 +9,14 @@ import msgspec
 import pytest
 from tests.dispatch.dispatchharness import LABELS, SECRET, SPACE, Guest, Harness, Onward, play
 
+from runyard.dispatch.machine.values import Slot
+from runyard.dispatch.minting.trust import JobTrust
 from runyard.dispatch.origin import read_facts
 from runyard.dispatch.plans.trust import RunFacts, decide, is_trusted, trust_of
 from runyard.embedded.github.identity import KeyPair
 from runyard.github.views import PullRequestView, RunView
 from runyard.http.messages import Request, Response, Stream, json_response
+from runyard.telemetry.log import get_logger
 from runyard.wire import names
 from runyard.wire.paths import GITHUB_WEBHOOK
 from runyard.wire.reasons_dispatch import Trust
@@ -103,15 +106,15 @@ def run_of(event: str, head: dict[str, Any] | None, **more: Any) -> Response:
         (run_of("pull_request_target", OWN), Trust.PULL_REQUEST_TARGET),
         (run_of("pull_request", None), Trust.UNKNOWN),
         (run_of("issue_comment", OWN), Trust.OPEN_EVENT),
-        (json_response(404, {"message": "Not Found"}), None),
-        (json_response(500, {"message": "oops"}), None),
-        (json_response(403, {"message": "Resource not accessible by integration"}), None),
-        (Response(status=200, body=b"<html>"), None),
+        (json_response(404, {"message": "Not Found"}), Trust.UNKNOWN),
+        (json_response(500, {"message": "oops"}), Trust.UNKNOWN),
+        (json_response(403, {"message": "Resource not accessible by integration"}), Trust.UNKNOWN),
+        (Response(status=200, body=b"<html>"), Trust.UNKNOWN),
     ],
     ids=["own", "fork", "target", "deleted", "comment", "absent", "failed", "denied", "unreadable"],
 )
 def test_a_fork_job_never_looks_trusted_to_a_host(
-    database_url: str, app_keys: KeyPair, answer: Response, trust: Trust | None
+    database_url: str, app_keys: KeyPair, answer: Response, trust: Trust
 ) -> None:
     async def scenario(harness: Harness) -> None:
         await harness.pool()
@@ -122,7 +125,7 @@ def test_a_fork_job_never_looks_trusted_to_a_host(
         assert labels[names.RUNNER_ACCOUNT] == str(account_number(harness))
         expected = None if trust is Trust.SAME_REPOSITORY else "true"
         assert labels.get(names.CACHE_UNTRUSTED) == expected
-        assert harness.job(job)["trust"] == ("" if trust is None else trust.value)
+        assert harness.job(job)["trust"] == trust.value, "`runyard explain` shows what the Pod has"
 
     play(scenario, database_url, app_keys)
 
@@ -157,6 +160,51 @@ def test_the_jobs_of_a_run_cost_one_read(database_url: str, app_keys: KeyPair) -
         await asyncio.gather(*harness.mints)
         assert len(reads) == 1
         assert labels_of(harness, second)[names.CACHE_UNTRUSTED] == "true"
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_runner_that_gets_the_job_of_a_fork_instead_is_marked(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest, idle = await harness.pod(1), await harness.pod(2)
+        answer_runs(harness, run_of("push", OWN))
+        first = await harness.armed(guest)
+        assert names.CACHE_UNTRUSTED not in labels_of(harness, guest)
+        harness.github.cancel_job(first)
+        await harness.github.settle()
+        answer_runs(harness, run_of("pull_request", FORK))
+        job = await harness.queued()
+        async with harness.waiting(idle):
+            await harness.match()
+        assert harness.slot(guest)["intended_job"] == job, "the runner waits at GitHub already"
+        await harness.mint()
+        assert labels_of(harness, guest)[names.CACHE_UNTRUSTED] == "true"
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_run_that_could_not_be_read_is_read_again_for_the_next_runner(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        guest = await harness.pod()
+        answer_runs(harness, json_response(500, {"message": "oops"}))
+        job = await harness.armed(guest)
+        answer_runs(harness, run_of("pull_request", FORK))
+        slot = Slot(pod_uid="u", pod_name="p", pool="mac", tenant="acme", intended_job=job)
+        trust = JobTrust(
+            harness.database,
+            github=harness.server.shared.github,
+            clock=harness.clock,
+            log=get_logger("test"),
+            within=5.0,
+        )
+        assert (await trust.of(slot)).trust is Trust.FORK
+        assert harness.job(job)["trust"] == Trust.FORK.value
 
     play(scenario, database_url, app_keys)
 

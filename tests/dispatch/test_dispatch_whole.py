@@ -160,3 +160,33 @@ def test_an_offer_with_an_unknown_commit_recovers(database_url: str, app_keys: K
             assert harness.slot(guest)["state"] == "closed"
 
     play(scenario, database_url, app_keys)
+
+
+def test_a_requeued_job_does_not_wait_for_the_next_read_of_jobs(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    """A Pod that dies with its JIT gives its job back; the job is offered again only after a read at GitHub."""
+
+    async def scenario(harness: Harness) -> None:
+        await harness.pool()
+        waits = []
+        async with harness.running():
+            token = await harness.controller_token()
+            for number in (1, 2, 3):  # at different times between two reads
+                guest = await harness.pod(number)
+                job = harness.queue()
+                assert (await harness.poll(guest, wait=20)).status == 200
+                await harness.clock.sleep(1.7)
+                await harness.end_pod(guest, "Failed")
+                assert (await harness.report_stopped(guest.name, token)).status == 204
+                while (row := harness.job(job))["state"] != "queued" or not row["verified"]:
+                    await harness.clock.sleep(0.1)
+                read, requeued = harness.rows(
+                    "SELECT at FROM transitions WHERE subject = 'job' ORDER BY id DESC LIMIT 2"
+                )
+                waits.append((read["at"] - requeued["at"]).total_seconds())
+                harness.github.cancel_job(job)
+                await harness.clock.sleep(1)
+        assert max(waits) <= 1.2
+
+    play(scenario, database_url, app_keys)

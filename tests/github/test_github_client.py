@@ -338,6 +338,39 @@ def test_long_lists_are_read_to_their_end(fleet: Any) -> None:
     asyncio.run(scenario())
 
 
+def test_a_runner_that_moves_between_two_pages_is_not_missed(fleet: Any) -> None:
+    async def scenario() -> None:
+        made = [await mint(fleet, f"pod-{number}") for number in range(102)]
+        wanted = ("pod-3", "pod-100", "pod-999")
+
+        async def shift(request: Any, onward: Any) -> Any:
+            answer = await onward()
+            if request.path.endswith("/actions/runners") and made:
+                fleet.wire.tamper = (
+                    None  # the first runner goes: the 101st is now on the first page
+                )
+                await fleet.github.delete_runner(fleet.org, made.pop(0).runner_id)
+            return answer
+
+        fleet.wire.tamper = shift
+        found = await fleet.github.find_runners(fleet.org, wanted, purpose="audit")
+        assert [runner.name for runner in found] == ["pod-3", "pod-100"]
+
+    asyncio.run(scenario())
+
+
+def test_names_in_a_short_list_cost_one_request(fleet: Any) -> None:
+    async def scenario() -> None:
+        for number in range(3):
+            await mint(fleet, f"pod-{number}")
+        sent = len(fleet.wire.requests)
+        found = await fleet.github.find_runners(fleet.org, ("pod-2", "pod-9"), purpose="audit")
+        assert [runner.name for runner in found] == ["pod-2"]
+        assert len(fleet.wire.requests) == sent + 1
+
+    asyncio.run(scenario())
+
+
 def test_a_server_that_ignores_the_name_filter_hides_no_runner(fleet: Any) -> None:
     async def scenario() -> None:
         for number in range(150):

@@ -85,6 +85,7 @@ async def everything(
     await core.settle()
     made = await call("generate_jit", org, name="mac-1", labels=("other",))
     assert (await call("find_runner", org, "mac-1")).id == made.runner_id
+    assert len(await call("find_runners", org, ("mac-1",), purpose="read")) == 1
     assert len(await call("list_runners", org)) == 1
     assert await call("delete_runner", org, made.runner_id) == "deleted"
     assert (await call("get_job", repo, job)).id == job

@@ -44,7 +44,7 @@ class JobMetrics:
             return
         fleet = transition.pool or self._pool_for(transition.labels)
         match target:
-            case JobState.QUEUED if source is JobState.BOUND:
+            case JobState.QUEUED if transition.requeued:
                 self._count_requeued(transition, fleet)
             case JobState.QUEUED:
                 self._meter.inc(TUIST_RUNNERS_JOB_ENQUEUED_COUNT, fleet=fleet)

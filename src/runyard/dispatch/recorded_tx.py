@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from runyard.db.contract import Row, Statement, Tx
-from runyard.dispatch.machine.values import JobChange
+from runyard.dispatch.machine.values import JobChange, JobState
 
 
 class JobTransition(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +22,11 @@ class JobTransition(msgspec.Struct, frozen=True, kw_only=True):
     queued: float
     claimed: float | None = None
     started: float | None = None
+
+    @property
+    def requeued(self) -> bool:
+        """Whether the job was bound to a runner and waits again; it is not offered before it is read at GitHub."""
+        return self.change.source is JobState.BOUND and self.change.job.state is JobState.QUEUED
 
 
 Observer = Callable[[JobTransition], None]

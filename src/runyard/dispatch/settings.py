@@ -96,6 +96,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     stale_queued_limit: int = 200
     stale_queued_after: float = 86400.0  # GitHub keeps no job in its queue for longer
     stamped_grace: float = 300.0
+    # The runner of a Pod whose owner is unknown is looked up in every scope: so many of them in one tick, for so long,
+    # and again so long after a lookup that proved nothing.
+    lookup_limit: int = 30
+    lookup_within: float = 30.0
+    lookup_again: float = 300.0
     silent_grace: float = 300.0  # a runner that does not poll, in addition to the idle deadline
     silent_limit: int = 5
     ghosts_every: float = 120.0

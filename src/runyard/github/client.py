@@ -138,9 +138,30 @@ class GitHub(Hooks, Setup):
 
     async def find_runner(self, scope: Scope, name: str) -> RunnerView | None:
         """The registration of exactly that name; `None` only after a list that was read to its end."""
+        return await self._find_runner(scope, name, purpose="fence")
+
+    async def find_runners(
+        self, scope: Scope, names: tuple[str, ...], *, purpose: str
+    ) -> tuple[RunnerView, ...]:
+        """The registrations of exactly these names; a name that is not among them has none.
+
+        A scope with few runners costs one request. If they are on several pages, one may be missed while the list
+        changes, so each name is then looked up on its own.
+        """
+        path = f"/{scope}/actions/runners"
+        batch = await self._runner_page(scope, path, page=1, name="", purpose=purpose)
+        found = {runner.name: runner for runner in batch.runners if runner.name in names}
+        if len(batch.runners) >= _PAGE:
+            for name in names:
+                runner = found.get(name) or await self._find_runner(scope, name, purpose=purpose)
+                if runner is not None:
+                    found[name] = runner
+        return tuple(found[name] for name in names if name in found)
+
+    async def _find_runner(self, scope: Scope, name: str, *, purpose: str) -> RunnerView | None:
         path = f"/{scope}/actions/runners"
         for page in range(1, _MAX_PAGES + 1):
-            batch = await self._runner_page(scope, path, page=page, name=name, purpose="fence")
+            batch = await self._runner_page(scope, path, page=page, name=name, purpose=purpose)
             for runner in batch.runners:
                 if runner.name == name:
                     return runner

@@ -67,36 +67,38 @@ class Setup:
         self._calls.require(response, what="the App")
         return read(_app, response, what="the App")
 
-    async def installations(self) -> tuple[InstallationView, ...]:
+    async def installations(self, *, purpose: str = "read") -> tuple[InstallationView, ...]:
         """The installations of the App, with their permissions."""
         found: list[InstallationView] = []
         for page in range(1, _MAX_PAGES + 1):
             query = (("per_page", str(_PAGE)), ("page", str(page)))
             response = await self._calls.as_app(
-                "GET", "/app/installations", query=query, purpose="read"
+                "GET", "/app/installations", query=query, purpose=purpose
             )
             self._calls.require(response, what="installations")
             batch = read(_installations, response, what="installations")
             found.extend(batch)
             if len(batch) < _PAGE:
-                break
-        return tuple(found)
+                return tuple(found)
+        raise errors.Unreadable(f"installations: no end after {_MAX_PAGES} pages")
 
-    async def repositories(self, account: Scope) -> tuple[RepositoryView, ...]:
+    async def repositories(
+        self, account: Scope, *, purpose: str = "read"
+    ) -> tuple[RepositoryView, ...]:
         """The repositories that an installation may access; `account` is any scope of that installation."""
         found: list[RepositoryView] = []
         what = f"repositories of installation {account.installation_id}"
         for page in range(1, _MAX_PAGES + 1):
             query = (("per_page", str(_PAGE)), ("page", str(page)))
             response = await self._calls.as_installation(
-                account, "GET", "/installation/repositories", query=query, purpose="read"
+                account, "GET", "/installation/repositories", query=query, purpose=purpose
             )
             self._calls.require(response, what=what)
             batch = read(_repositories, response, what=what).repositories
             found.extend(batch)
             if len(batch) < _PAGE:
-                break
-        return tuple(found)
+                return tuple(found)
+        raise errors.Unreadable(f"{what}: no end after {_MAX_PAGES} pages")
 
     async def runner_groups(self, organisation: Scope) -> tuple[RunnerGroupView, ...]:
         """The groups that an organisation's runners can be in."""

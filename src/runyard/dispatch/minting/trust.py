@@ -1,7 +1,7 @@
 """Finds out whether the job of a slot is trusted: from its event, or by reading its run at GitHub.
 
 A replica reads a run once, also if many of its jobs get their runners at the same time. Nothing here is raised: what
-cannot be read is not trusted.
+cannot be read is not trusted, is stored as such, and is read again when the job gets another runner.
 """
 
 import asyncio
@@ -54,28 +54,40 @@ class JobTrust:
         self._runs: dict[tuple[str, int], _Run] = {}
 
     async def of(self, slot: Slot) -> Origin:
-        """Return the account and the trust of the job that the slot is intended for."""
+        """Return the account and the trust of the job that the slot is intended for, and store both."""
         known = Origin()
         try:
             row = await self._row(slot.intended_job)
             if row is None:
                 return known
             known = Origin(account_id=row["account_id"], trust=trust_of(row["trust"]))
-            if (row["trust"] and known.account_id) or not row["run_id"]:
+            if known.account_id and known.trust is not Trust.UNKNOWN:
                 return known
+            known = await self._with_run(known, row)
+            await self._record(slot, known, before=row["trust"])
+        except DatabaseError as error:
+            self._warn(slot.intended_job, known, error)
+        return known
+
+    async def _with_run(self, known: Origin, row: Row) -> Origin:
+        """Add what the run says; unchanged if GitHub does not answer."""
+        if not row["run_id"]:
+            return known
+        try:
             async with self._clock.timeout(self._within):
                 run = await self._run(row)
-            if run is not None:
-                known = _with_run(known, row, run)
-                await self._record(slot, known)
-        except (DatabaseError, GitHubError, TimeoutError) as error:
-            self._log.warning(
-                "origin of the job's code not read or not stored",
-                job=slot.intended_job,
-                **logged(known.trust.because()),
-                error=str(error),
-            )
-        return known
+        except (GitHubError, TimeoutError) as error:
+            self._warn(row["job_id"], known, error)
+            return known
+        return known if run is None else _merged(known, row, run)
+
+    def _warn(self, job_id: int | None, known: Origin, error: Exception) -> None:
+        self._log.warning(
+            "origin of the job's code not read or not stored",
+            job=job_id,
+            **logged(known.trust.because()),
+            error=str(error),
+        )
 
     async def _row(self, job_id: int | None) -> Row | None:
         async def work(tx: Tx) -> Row | None:
@@ -93,23 +105,24 @@ class JobTrust:
                 run.view = await self._github.get_run(scope, row["run_id"])
             return run.view
 
-    async def _record(self, slot: Slot, read: Origin) -> None:
+    async def _record(self, slot: Slot, read: Origin, *, before: str) -> None:
         async def work(tx: Tx) -> None:
             await tx.run(
                 SQL.job_trust_record,
                 tenant=slot.tenant,
                 job_id=slot.intended_job,
                 trust=read.trust.value,
+                before=before,
                 account_id=read.account_id,
             )
 
         await self._database.transact(work, name="job trust recorded")
 
 
-def _with_run(known: Origin, row: Row, run: RunView) -> Origin:
+def _merged(known: Origin, row: Row, run: RunView) -> Origin:
     decided = decide(read_facts(run), repository=row["repository"])
     owner = None if run.repository is None else run.repository.owner
     return Origin(
         account_id=known.account_id or (0 if owner is None else max(0, owner.id)),
-        trust=known.trust if row["trust"] else decided,
+        trust=decided if known.trust is Trust.UNKNOWN else known.trust,
     )

@@ -18,7 +18,8 @@ from runyard.github.views import Removal
 from runyard.telemetry.catalogue import RUNYARD_FENCES_TOTAL
 from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
-from runyard.wire.reasons_dispatch import Deleting
+from runyard.wire.reasons import Reason
+from runyard.wire.reasons_dispatch import Deleting, Left
 
 _ANSWERS = {
     Removal.DELETED: FenceAnswer.DELETED,
@@ -51,8 +52,8 @@ class Fencer:
 
     async def fence_name(
         self, scope: Scope, name: str, *, still_valid: StillValid
-    ) -> FenceAnswer | None:
-        """Fence a runner without a slot, by its name.
+    ) -> Reason | None:
+        """Fence a runner without a slot, by its name; returns why it may be busy, or None if it is certainly not.
 
         `still_valid` is checked between the lookup and the deletion, which is by id, so a later
         claim's runner with the same name is never deleted.
@@ -60,16 +61,29 @@ class Fencer:
         try:
             found = await self._github.find_runner(scope, name)
             if found is None:
-                return FenceAnswer.ABSENT
-            return await self._delete(scope, found.id, name) if await still_valid() else None
+                return None
+            if not await still_valid():
+                return Left.MOVED_ON.because()
+            answer = await self.fence_found(scope, found.id, name)
         except GitHubError as error:
             self._log.info("fence unanswered", runner=name, error=str(error))
-            return None
+            if hidden(error):
+                return Left.SCOPE_UNREADABLE.because(scope=str(scope), message=str(error))
+            return Left.RUNNER_MAY_BE_BUSY.because()
+        busy = answer is FenceAnswer.BUSY
+        return Left.RUNNER_BUSY.because(scope=str(scope)) if busy else None
+
+    async def fence_found(self, scope: Scope, runner_id: int, name: str) -> FenceAnswer:
+        """Delete a runner that was just found in this scope. Raises `GitHubError`."""
+        removal = await self._deleter.registration(
+            scope, runner_id, name=name, reason=Deleting.FENCE.because()
+        )
+        return FenceAnswer.ABSENT if removal is None else _ANSWERS[removal]
 
     async def _delete_runner(self, slot: Slot) -> FenceAnswer:
         scope = parse(slot.scope, installation_id=slot.installation_id)
         if slot.runner_id is not None:
-            answer = await self._delete(scope, slot.runner_id, slot.runner_name)
+            answer = await self.fence_found(scope, slot.runner_id, slot.runner_name)
             if answer is not FenceAnswer.ABSENT:
                 return answer
         # A successful lookup by name is the read that makes "absent" count.
@@ -77,10 +91,6 @@ class Fencer:
 
     async def _by_name(self, scope: Scope, name: str) -> FenceAnswer:
         found = await self._github.find_runner(scope, name)
-        return FenceAnswer.ABSENT if found is None else await self._delete(scope, found.id, name)
-
-    async def _delete(self, scope: Scope, runner_id: int, name: str) -> FenceAnswer:
-        removal = await self._deleter.registration(
-            scope, runner_id, name=name, reason=Deleting.FENCE.because()
+        return (
+            FenceAnswer.ABSENT if found is None else await self.fence_found(scope, found.id, name)
         )
-        return FenceAnswer.ABSENT if removal is None else _ANSWERS[removal]

@@ -10,11 +10,11 @@ from runyard.dispatch.plans.missing import OpenSlot, missing
 from runyard.dispatch.plans.silent import Watched, judge_silence
 from runyard.dispatch.recovery.closing import Closer
 from runyard.dispatch.recovery.report import DEPENDENCY_ERRORS, Finding, ReconcilerReport
-from runyard.dispatch.recovery.retiring import Retirer
+from runyard.dispatch.recovery.retiring import Retirer, finding_of
 from runyard.dispatch.recovery.snapshot import Snapshot, SnapshotReader
 from runyard.dispatch.settings import Settings
 from runyard.dispatch.task_lease import TaskLease
-from runyard.wire.reasons_dispatch import Found, Would
+from runyard.wire.reasons_dispatch import Found, Left, Would
 
 
 class PodsAgainstSlots:
@@ -90,8 +90,10 @@ class PodsAgainstSlots:
             after=self._last_retired,
         )
         for leak in verdict.leaks:
-            await self._retirer.retire(
+            left = await self._retirer.retire(
                 leak, report=self._report, kind="silent_pod", grace=grace, era=snapshot.era
             )
+            if left is not None and left.code is Left.OWNER_UNKNOWN:
+                self._report.left(finding_of(leak, grace=grace), left)
             self._last_retired = leak.uid
         self._watched = verdict.watched

@@ -67,13 +67,14 @@ class ReconcilerReport:
 
     def left(self, finding: Finding, left: Reason) -> None:
         """Record that nothing was done, because the finding has changed or must not be touched."""
-        self._record(finding, "left alone", outcome="left", left=left.slug)
+        detail = {f"left_{name}": value for name, value in left.detail}
+        self._record(finding, "left alone", outcome="left", left=left.slug, **detail)
 
     def failed(self, finding: Finding, error: Exception) -> None:
         """Record that a dependency failed."""
         self._record(finding, "failed", outcome="failed", error=str(error) or repr(error))
 
-    def _record(self, finding: Finding, event: str, *, outcome: str, **more: str) -> None:
+    def _record(self, finding: Finding, event: str, *, outcome: str, **more: Value) -> None:
         self._meter.inc(
             RUNYARD_RECOVERY_FINDINGS_TOTAL, reconciler=self.reconciler.value, outcome=outcome
         )

@@ -1,7 +1,8 @@
 """Retires a Pod without a claim: its runner is fenced by name, its slot leaves idle, and the sweeper deletes the Pod.
 
 No row assigns a runner to it, but rows can be lost. So the runner with the Pod's name is deleted at GitHub first, and
-if it is busy the Pod stays.
+if it is busy the Pod stays. If nobody knows the owner of its stamp, there is no scope to fence it in: `lookup` searches
+them all.
 
 The snapshot may be outdated: a failed mint may have cleared its stamp between the list and the read of the rows, and
 the Pod may have been offered again since. So Pod and row are read once more before GitHub is called: the same uid with
@@ -9,7 +10,6 @@ the same stamp, then the same generation.
 """
 
 from runyard.db.contract import Database, Row, Tx
-from runyard.dispatch.machine.events import FenceAnswer
 from runyard.dispatch.plans.stamped import Leak
 from runyard.dispatch.recovery.fencing import Fencer
 from runyard.dispatch.recovery.proofs import Prover
@@ -31,27 +31,37 @@ class Retirer:
         self._fencer = fencer
 
     async def retire(
-        self, leak: Leak, *, report: ReconcilerReport, kind: str, grace: float, era: str
+        self,
+        leak: Leak,
+        *,
+        report: ReconcilerReport,
+        kind: str,
+        grace: float,
+        era: str,
+        looked_up: bool = False,
     ) -> Reason | None:
-        """Retire one, or return why it was left; what fails is counted and does not stop the batch."""
-        finding = Finding(
-            pod=leak.event.pod_name, reason=leak.event.reason, age=leak.age, grace=grace
-        )
+        """Retire one, or return why it was left; a failure is counted, returned, and does not stop the batch.
+
+        That its owner is unknown is for the caller to report, who may look its runner up.
+
+        `looked_up`: it was proven that GitHub has no runner of its name in any scope.
+        """
+        finding = finding_of(leak, grace=grace)
         if report.dry:
             report.would(finding, Would.FENCE_AND_DELETE)
             return None
         try:
             if not await self._unchanged(leak, era):
                 left: Reason | None = Left.MOVED_ON.because()
-            elif (left := await self._fence(leak, era)) is None:
+            elif looked_up or (left := await self._fence(leak, era)) is None:
                 left = await self._apply_retirement(leak, era)
         except DEPENDENCY_ERRORS as error:
             report.failed(finding, error)
-            return None
-        if left is not None:
-            report.left(finding, left)
-        else:
+            return Left.DEPENDENCY_FAILED.because(message=str(error) or repr(error))
+        if left is None:
             report.healed(finding, kind=kind)
+        elif left.code is not Left.OWNER_UNKNOWN:
+            report.left(finding, left)
         return left
 
     async def _apply_retirement(self, leak: Leak, era: str) -> Reason | None:
@@ -88,9 +98,14 @@ class Retirer:
         for row in found:
             scope = parse(row["scope"], installation_id=row["installation_id"])
             name = runner_name(leak.event.pod_name)
-            answer = await self._fencer.fence_name(scope, name, still_valid=still_valid)
-            if answer is None or answer is FenceAnswer.BUSY:
-                return Left.RUNNER_MAY_BE_BUSY.because()
+            if left := await self._fencer.fence_name(scope, name, still_valid=still_valid):
+                return left
         # For an unknown owner there is no scope to ask GitHub in. A Pod that polls executes no job. One that does not
-        # poll may run a job of that owner, and then ends by itself.
+        # poll may run a job of that owner.
         return None if found or leak.polls else Left.OWNER_UNKNOWN.because()
+
+
+def finding_of(leak: Leak, *, grace: float) -> Finding:
+    """The finding about a leaked Pod."""
+    event = leak.event
+    return Finding(pod=event.pod_name, reason=event.reason, age=leak.age, grace=grace)

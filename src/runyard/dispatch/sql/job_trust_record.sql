@@ -3,4 +3,4 @@ WITH account AS (
     UPDATE tenants SET account_id = %(account_id)s
     WHERE tenant = %(tenant)s AND account_id = 0 AND %(account_id)s <> 0
 )
-UPDATE jobs SET trust = %(trust)s WHERE job_id = %(job_id)s AND trust = '';
+UPDATE jobs SET trust = %(trust)s WHERE job_id = %(job_id)s AND trust = %(before)s;

@@ -1,4 +1,5 @@
--- Every scope in which our runners may be registered, with its installations: one index probe for each.
+-- Every scope that kept slots used, with the installation to read it by: one index probe for each.
+-- An App that was installed again also manages the runners of its earlier installation.
 WITH RECURSIVE used AS (
     (
         SELECT s.scope, s.installation_id FROM slots s WHERE s.scope <> ''
@@ -11,4 +12,6 @@ WITH RECURSIVE used AS (
         ORDER BY s.scope, s.installation_id LIMIT 1
     ) next
 )
-SELECT scope, installation_id FROM used ORDER BY scope, installation_id;
+SELECT u.scope, max(coalesce(t.installation_id, u.installation_id)) AS installation_id
+FROM used u LEFT JOIN tenants t ON t.tenant = split_part(u.scope, '/', 2)
+GROUP BY u.scope ORDER BY u.scope;
