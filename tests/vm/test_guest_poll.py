@@ -187,6 +187,29 @@ def test_no_job_runs_while_the_token_cannot_be_removed(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.parametrize("wiped", [True, False])
+def test_a_token_in_a_read_only_share_is_read_from_its_own_and_wiped_by_the_host(
+    tmp_path: Path, *, wiped: bool
+) -> None:
+    guest = Guest(tmp_path, runner=': >"$OUT/ran"')
+    token = tmp_path / "token"
+    token.mkdir()
+    with Server([JIT]) as server:
+        guest.stage(server.url)
+        (guest.env / "sa_token").rename(token / "sa_token")
+        (guest.env / "sa_token").mkdir()  # the guest cannot remove it, as in a read-only share
+        process = guest.start(
+            RUNYARD_TOKEN_DIR=str(token), RUNYARD_WIPE_SECONDS="60" if wiped else "0"
+        )
+        assert server.arrived.wait(60)
+        assert not (token / "sa_token").exists()  # by which the host knows that it was read
+        assert server.requests[0][2]["authorization"] == f"Bearer {TOKEN}"
+        if wiped:
+            (guest.env / "sa_token").rmdir()
+        assert guest.ended(process) == (0 if wiped else 1)
+    assert (tmp_path / "ran").exists() == wiped
+
+
 # ── shutdown ────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -60,15 +60,16 @@ join() {
 
 # shellcheck disable=SC2329 # called by its name, as the client
 with_curl() {
-    exec curl -q --silent --output "$body" --write-out '%{http_code}' --max-time "$RUNYARD_POLL_TIMEOUT" \
+    exec curl -q ${RUNYARD_DISPATCH_SOCKET:+--noproxy "*" --unix-socket "$RUNYARD_DISPATCH_SOCKET"} \
+        --silent --output "$body" --write-out '%{http_code}' --max-time "$RUNYARD_POLL_TIMEOUT" \
         --max-filesize 1048576 --request POST --header @"$headers" --header 'Content-Type: application/json' \
-        --header 'Prefer: wait=25' --header 'Expect:' --data '{}' "$TUIST_RUNNER_DISPATCH_URL" >"$status"
+        --header 'Prefer: wait=25' --header 'Expect:' --data '{}' "$url" >"$status"
 }
 
 # shellcheck disable=SC2329 # as above
 with_python() {
-    exec "$RUNYARD_PYTHON" -I -S "$here/post.py" "$TUIST_RUNNER_DISPATCH_URL" "$headers" "$body" \
-        "$RUNYARD_POLL_TIMEOUT" >"$status"
+    exec "$RUNYARD_PYTHON" -I -S "$here/post.py" "$url" "$headers" "$body" \
+        "$RUNYARD_POLL_TIMEOUT" "$RUNYARD_DISPATCH_SOCKET" >"$status"
 }
 
 # One poll; the status goes to $answer, 000 if there was none.
@@ -130,11 +131,18 @@ take_extras() {
 # After this no file that a job could open holds the token.
 forget_token() {
     rm -f "$headers" "$body" "$status"
-    rm -f "$RUNYARD_ENV_DIR/sa_token" 2>/dev/null
+    rm -f "$RUNYARD_TOKEN_DIR/sa_token" "$RUNYARD_ENV_DIR/sa_token" 2>/dev/null
+    if [ -d "$RUNYARD_TOKEN_DIR" ]; then
+        left=$RUNYARD_WIPE_SECONDS
+        while [ -e "$RUNYARD_ENV_DIR/sa_token" ] && [ "$left" -gt 0 ]; do
+            sleep 1
+            left=$((left - 1))
+        done
+    fi
     if [ -e "$RUNYARD_ENV_DIR/sa_token" ] && [ -n "$RUNYARD_ENV_RELEASE" ]; then
         eval "$RUNYARD_ENV_RELEASE"
     fi
-    if [ -e "$RUNYARD_ENV_DIR/sa_token" ]; then
+    if [ -e "$RUNYARD_ENV_DIR/sa_token" ] || [ -e "$RUNYARD_TOKEN_DIR/sa_token" ]; then
         say "the token cannot be removed: no job is run while it can be read"
         exit 1
     fi
@@ -226,6 +234,10 @@ watchdog=''
 if [ ! -s "$headers" ] || [ -z "${TUIST_RUNNER_DISPATCH_URL:-}" ]; then
     say "no token was staged, or TUIST_RUNNER_DISPATCH_URL is empty"
     exit 1
+fi
+url=$TUIST_RUNNER_DISPATCH_URL
+if [ -n "$RUNYARD_DISPATCH_SOCKET" ]; then
+    url=http://${url#*://} # TLS, if any, begins behind the socket
 fi
 if [ -z "${RUNYARD_NO_CURL:-}" ] && curl --version >/dev/null 2>&1; then
     client=with_curl

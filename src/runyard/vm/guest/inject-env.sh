@@ -4,7 +4,7 @@
 # A line of tuist.env is KEY=value, as tart-kubelet writes it: in a value \n and \r stand for newline and carriage
 # return, and a backslash for itself. KEY;eval export KEY=$'value' is a value that this format cannot hold, with
 # backslash, quote and control characters in octal; it is read as data, never run. Other lines are skipped.
-# The token is copied from file to file, never into a variable, and the staged file is removed.
+# The token is copied from file to file, never into a variable, and the staged files are removed.
 set -u
 umask 077
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
@@ -48,7 +48,7 @@ exports() {
             octal = end > 0 && substr(key, end + 13) == substr(key, 1, end - 1) && value ~ /^[$]\047[^\047]*\047$/
             if (octal) key = substr(key, 1, end - 1)
             if (at < 2 || key !~ /^[A-Za-z_][A-Za-z0-9_]*$/) next
-            if (key ~ /^RUNYARD_(VM|PYTHON|JOB_USER|[A-Z]*_DIR)$/) next  # set by the host, not by the Pod
+            if (key ~ /^RUNYARD_(VM|PYTHON|JOB_USER|[A-Z]*_(DIR|SOCKET))$/) next  # set by the host, not by the Pod
             print "export " key "=" quoted(octal ? exact(substr(value, 3, length(value) - 3)) : plain(value))
         }
     ' "$1"
@@ -61,12 +61,16 @@ else
     say "no environment was staged: $RUNYARD_ENV_DIR/tuist.env is missing"
     : >"$RUNYARD_RUN_DIR/env.sh"
 fi
-if [ -s "$RUNYARD_ENV_DIR/sa_token" ]; then
-    {
-        printf 'Authorization: Bearer '
-        tr -d '\r\n' <"$RUNYARD_ENV_DIR/sa_token"
-        printf '\n'
-    } >"$RUNYARD_RUN_DIR/headers" || exit 1
-    rm -f "$RUNYARD_ENV_DIR/sa_token" 2>/dev/null
-fi
+for token in "$RUNYARD_TOKEN_DIR/sa_token" "$RUNYARD_ENV_DIR/sa_token"; do
+    if [ -s "$token" ]; then
+        {
+            printf 'Authorization: Bearer '
+            tr -d '\r\n' <"$token"
+            printf '\n'
+        } >"$RUNYARD_RUN_DIR/headers" || exit 1
+        break
+    fi
+done
+# A host that shares env read-only wipes its copy there as soon as the other one is gone.
+rm -f "$RUNYARD_TOKEN_DIR/sa_token" "$RUNYARD_ENV_DIR/sa_token" 2>/dev/null
 exit 0

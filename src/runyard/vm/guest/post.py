@@ -1,12 +1,14 @@
-"""Sends one poll where there is no curl: `python -I -S post.py URL HEADERS ANSWER SECONDS`.
+"""Sends one poll where there is no curl: `python -I -S post.py URL HEADERS ANSWER SECONDS [SOCKET]`.
 
 The headers come from a file, because other users can read arguments. The status is written to standard
 output (000 if there was no answer) and the body, at most a mebibyte of it, to a file. Redirects are not
-followed: the token is for one address. It runs on any recent Python 3 with its standard library alone.
+followed: the token is for one address. With SOCKET the connection is made to that Unix socket. It runs on any
+recent Python 3 with its standard library alone.
 """
 
 import http.client
 import os
+import socket
 import sys
 import threading
 import urllib.parse
@@ -14,11 +16,17 @@ import urllib.parse
 _LIMIT = 1 << 20
 
 
-def post(url: str, headers: dict[str, str], answer: str, *, timeout: float) -> str:
+def post(
+    url: str, headers: dict[str, str], answer: str, *, timeout: float, through: str = ""
+) -> str:
     """Sends the request; returns the status as three digits."""
     parts = urllib.parse.urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.netloc, timeout=timeout)
+    if through:
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.settimeout(timeout)
+        connection.sock.connect(through)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
         connection.request("POST", path, body=b"{}", headers=headers)
@@ -47,14 +55,14 @@ def _headers(path: str) -> dict[str, str]:
     return found
 
 
-def main(url: str, headers: str, answer: str, seconds: str) -> int:
+def main(url: str, headers: str, answer: str, seconds: str, through: str = "") -> int:
     """Sends the request and prints the status."""
     # A socket's timeout is per read; this one is for the whole poll, however slowly the response arrives.
     watchdog = threading.Timer(float(seconds), os._exit, (28,))
     watchdog.daemon = True
     watchdog.start()
     try:
-        status = post(url, _headers(headers), answer, timeout=float(seconds))
+        status = post(url, _headers(headers), answer, timeout=float(seconds), through=through)
     except (OSError, ValueError, http.client.HTTPException):
         status = "000"
     sys.stdout.write(status)
@@ -63,4 +71,4 @@ def main(url: str, headers: str, answer: str, seconds: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:5]))
+    sys.exit(main(*sys.argv[1:6]))
