@@ -21,6 +21,9 @@ need() { # a program, Debian's package
 }
 
 need bwrap bubblewrap
+need slirp4netns slirp4netns
+need ip iproute2
 need chromium chromium
 need pgbouncer pgbouncer
+need docker-registry docker-registry
 need zsh zsh

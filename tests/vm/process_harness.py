@@ -17,11 +17,13 @@ from typing import Literal
 from runyard.clock import RealClock
 from runyard.vm.contract import VmSpec, VmState, VmView
 from runyard.vm.guest import image as guest_image
-from runyard.vm.process import probe, shims
+from runyard.vm.process import probe
 from runyard.vm.process.driver import ProcessDriver
 from runyard.vm.process.isolation import Isolation
 from runyard.vm.process.layout import VmDirectory, quoted
 from runyard.vm.process.limits import Limits
+from runyard.vm.shim import control
+from runyard.vm.shim.orders import Pace
 
 IMAGE = "registry.invalid/guest@sha256:1"
 TIMEOUT = 60.0
@@ -51,8 +53,9 @@ def home() -> Iterator[Path]:
 def isolation(way: Way) -> Isolation | str:
     """The isolation of that kind, or why it does not work on this machine."""
 
-    # One for all tests, also those that run at the same time: users are the machine's.
-    base = Isolation(registry=str(Path(tempfile.gettempdir()) / "runyard-test-users"))
+    # One for all tests, also those that run at the same time: users are the machine's, so neither TMPDIR nor the
+    # registry of a fleet on this machine may lead to the same ones. VMs that share a user kill each other.
+    base = Isolation(registry="/tmp/runyard-test-users-of-vms", uid_base=300_000)
 
     async def find() -> Isolation | str:
         needs = {"bwrap": "bubblewrap", "bwrap-users": "bubblewrap and root"}
@@ -66,6 +69,17 @@ def isolation(way: Way) -> Isolation | str:
 
     with home() as directory:
         return asyncio.run(find())
+
+
+@cache
+def networked(way: Way) -> Isolation | str:
+    """That isolation with a network of its own for each VM, or why it does not work on this machine."""
+    held = isolation(way)
+    if isinstance(held, str):
+        return held
+    with home() as directory:
+        found = asyncio.run(probe._with_network(directory, held, "auto"))
+    return found if found.network == "own" else found.detail
 
 
 class Pipe:
@@ -117,6 +131,7 @@ class ProcessHarness:
         self.root = root
         self.isolation = way
         self.limits = limits or Limits()
+        self.pace: Pace | None = None
         self.image, self.missing_image = IMAGE, "registry.invalid/none@sha256:2"
         self.home = root / "home"
         self.driver = self.reopened()
@@ -129,7 +144,12 @@ class ProcessHarness:
             clock=self.clock,
             limits=self.limits,
             isolation=self.isolation,
+            pace=self.pace,
         )
+
+    @property
+    def quoted_image(self) -> str:
+        return quoted(self.image)
 
     def put_image(self, boot: str, **files: str) -> None:
         """An image whose guest is this script."""
@@ -172,7 +192,7 @@ class ProcessHarness:
 
     async def gone(self, name: str) -> None:
         """Wait for the end of its shim."""
-        assert await shims.wait_gone(self.directory(name), self.clock, within=TIMEOUT)
+        assert await control.wait_gone(self.directory(name), self.clock, within=TIMEOUT)
 
     async def exited(self, name: str) -> VmView:
         """Wait for its end; returns its last state."""
@@ -183,7 +203,8 @@ class ProcessHarness:
 
     async def clear(self) -> None:
         """End and remove every VM."""
-        for view in await self.driver.list():
+        ours = [view for view in await self.driver.list() if view.owned]
+        for view in ours:
             await self.driver.stop(view.name, grace=0)
             await self.driver.delete(view.name)
 

@@ -306,13 +306,13 @@ def test_a_rebuilt_image_is_pulled_again() -> None:
     async def scenario(harness: ProcessHarness) -> None:
         harness.put_guest_image("#!/bin/sh\nexit 1\n")
         await harness.driver.pull(IMAGE)
-        assert await harness.driver.images() == (IMAGE,)
+        assert [each.reference for each in await harness.driver.images()] == [IMAGE]
         runner = harness.root / "runner"
         (runner / "run.sh").write_text("#!/bin/sh\nexit 2\n", encoding="utf-8")
         build_image(harness.root / "source" / quoted(IMAGE), runner=runner)
         assert await harness.driver.images() == ()
         await harness.driver.pull(IMAGE)
-        assert await harness.driver.images() == (IMAGE,)
+        assert [each.reference for each in await harness.driver.images()] == [IMAGE]
         held = harness.home / "images" / quoted(IMAGE) / "work" / "runner" / "run.sh"
         assert "exit 2" in held.read_text(encoding="utf-8")
 

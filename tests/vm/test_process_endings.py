@@ -16,9 +16,10 @@ from tests.vm.process_harness import WAYS, ProcessHarness, Scenario, isolation, 
 
 from runyard.vm.contract import DriverFailed, VmState
 from runyard.vm.process.cgroup_probe import probe_cgroups
-from runyard.vm.process.exits import SHIM_DIED, read_report
-from runyard.vm.process.layout import ShimState
-from runyard.vm.process.processes import MARK, parse_marks, parse_ps
+from runyard.vm.shim.directory import ShimState
+from runyard.vm.shim.exits import SHIM_DIED, read_report
+from runyard.vm.shim.processes import MARK, parse_marks, parse_ps
+from runyard.vm.teardown import stop_all
 
 Run = Callable[[Scenario], None]
 NAME = "vm-1"
@@ -160,7 +161,7 @@ def test_stop_all_ends_every_vm(absent: Absent) -> None:
     async def scenario(harness: ProcessHarness) -> None:
         daemon_alive, _ = await up(harness)
         await harness.create("vm-2", HOW="bare")
-        await harness.driver.stop_all(grace=30)
+        await stop_all(harness.driver, grace=30)
         assert not daemon_alive()
         states = {view.name: view.state for view in await harness.driver.list()}
         assert states == {NAME: VmState.EXITED, "vm-2": VmState.STOPPED}

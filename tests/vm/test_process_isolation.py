@@ -19,8 +19,8 @@ from runyard.vm.process import probe
 from runyard.vm.process.isolation import Isolation
 from runyard.vm.process.limits import Limits
 from runyard.vm.process.probe import probe_isolation
-from runyard.vm.process.processes import descendants, table
 from runyard.vm.process.users import claim
+from runyard.vm.shim.processes import descendants, table
 
 APART: tuple[Way, ...] = ("bwrap-users", "bwrap", "users", "one-user")
 PAIRS: tuple[Way, ...] = ("bwrap-users", "users")

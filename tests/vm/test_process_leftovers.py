@@ -13,6 +13,7 @@ from runyard.vm.process.isolation import Isolation
 from runyard.vm.process.leftovers import leftovers
 from runyard.vm.process.probe import probe_isolation
 from runyard.vm.process.users import abandoned, claim, tidy
+from runyard.vm.teardown import stop_all
 
 IDLE = '#!/bin/sh\necho up >"$RUNYARD_STATUS_DIR/up"\nexec sleep 86400\n'
 BASE = 920_000_000
@@ -115,7 +116,7 @@ def test_stop_all_removes_registry_files_and_seals_directories(
         await harness.driver.start("vm")
         await up.line()
         (held,) = names(registry)
-        await harness.driver.stop_all(grace=0)
+        await stop_all(harness.driver, grace=0)
         assert names(registry) == []
         # Its users may belong to another VM now, which must not read this directory.
         about = directory.path.stat()

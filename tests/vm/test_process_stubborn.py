@@ -10,8 +10,9 @@ from tests.vm.process_harness import WAYS, Pipe, ProcessHarness, Way, isolation,
 from runyard.vm.contract import DriverFailed, VmState
 from runyard.vm.process.isolation import Isolation
 from runyard.vm.process.limits import Limits
-from runyard.vm.process.processes import table
-from runyard.vm.process.shims import POWER_OFF_TIMEOUT
+from runyard.vm.shim.control import POWER_OFF_TIMEOUT
+from runyard.vm.shim.processes import table
+from runyard.vm.teardown import stop_all
 
 COUNT = 12
 GRACE = 0.5
@@ -86,7 +87,7 @@ def test_a_dozen_vms_that_ignore_term_are_ended_together(way: Way, absent: Absen
         ]
         # One grace and one power-off for all of them together, not for each.
         async with harness.clock.timeout(GRACE + POWER_OFF_TIMEOUT):
-            await harness.driver.stop_all(grace=GRACE)
+            await stop_all(harness.driver, grace=GRACE)
         assert [pipe.held() for pipe in pipes] == [False] * COUNT
         views = await harness.driver.list()
         assert [view.exit_reason for view in views] == ["powered off"] * COUNT
@@ -109,7 +110,7 @@ def test_a_vm_that_cannot_be_reached_does_not_delay_the_others(absent: Absent) -
         control = harness.directory("unreachable").state / "control"
         hidden = control.rename(control.with_name("hidden"))
         with pytest.raises(DriverFailed, match="unreachable cannot be reached"):
-            await harness.driver.stop_all(grace=0)
+            await stop_all(harness.driver, grace=0)
         assert (await harness.view("vm")).state is VmState.EXITED
         hidden.rename(control)
 

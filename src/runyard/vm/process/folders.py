@@ -6,8 +6,6 @@ they handle whatever depth and modes a guest has made.
 """
 
 import contextlib
-import errno
-import fcntl
 import itertools
 import os
 from collections.abc import Iterator
@@ -15,11 +13,12 @@ from pathlib import Path
 from typing import Self
 
 from runyard import proc
+from runyard.vm import oserrors
 from runyard.vm.contract import DriverFailed, NoSpace, VmError
 from runyard.vm.guest.envfile import BadEnvironment
+from runyard.vm.shim.locks import flock
 
 _TIMEOUT = 3600.0
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL": "C"}
 _numbers = itertools.count()
 
@@ -91,16 +90,6 @@ def holding(path: Path, *, shared: bool = False) -> Iterator[bool]:
         os.close(handle)
 
 
-def flock(handle: int, *, shared: bool = False) -> bool:
-    """Tries to take the lock; returns whether it is ours now."""
-    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-    try:
-        fcntl.flock(handle, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 def visible(folder: Path) -> tuple[Path, ...]:
     """The complete directories in it, by name."""
     try:
@@ -112,15 +101,12 @@ def visible(folder: Path) -> tuple[Path, ...]:
 
 @contextlib.contextmanager
 def map_os_errors() -> Iterator[None]:
-    """Turns OSErrors into the contract's errors: NoSpace for a full disk, else DriverFailed."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in _FULL:
-            raise NoSpace(str(error)) from error
-        raise DriverFailed(str(error)) from error
-    except BadEnvironment as error:
-        raise DriverFailed(str(error)) from error
+    """Turns OSErrors, and a bad environment of a guest, into the contract's errors."""
+    with oserrors.map_os_errors():
+        try:
+            yield
+        except BadEnvironment as error:
+            raise DriverFailed(str(error)) from error
 
 
 async def copy(source: Path, target: Path) -> None:
@@ -148,5 +134,5 @@ async def _do(argv: list[str], *, timeout: float) -> None:
     if done.code != 0:
         message = done.stderr.decode(errors="replace").strip()[-500:]
         # cp and rm exit with 1 whatever happened: only the C library's text, in the locale C, has the error number.
-        full = any(os.strerror(number) in message for number in _FULL)
+        full = any(os.strerror(number) in message for number in oserrors.FULL)
         raise NoSpace(message) if full else DriverFailed(message)

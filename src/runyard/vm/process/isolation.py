@@ -29,6 +29,10 @@ class Isolation(msgspec.Struct, frozen=True, kw_only=True):
     uid_base: int = UID_BASE
     registry: str = REGISTRY  # records which users are taken, for all agents of this machine
     bwrap: str = ""
+    network: Literal["own", "host"] = (
+        "host"  # own: a way out, and no way to this machine or to another VM
+    )
+    slirp: str = ""  # the program that connects networks of their own
     user_namespace: bool = False  # bwrap makes one, because we are not root
     closed: bool = False  # a guest cannot create user namespaces, in which it would be root
     cgroup: str = ""  # the control group in which VMs get theirs
@@ -42,6 +46,11 @@ class Isolation(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(
                 f"the first uid of VMs is {self.uid_base}; it must be at least {LOWEST_UID}"
             )
+
+    @property
+    def line(self) -> str:
+        """The kind and its description, as printed."""
+        return f"{self.kind} ({self.detail.removeprefix(f'{self.kind}, ')})"
 
     @property
     def mechanisms(self) -> Mechanisms:

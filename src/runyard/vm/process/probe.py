@@ -3,7 +3,11 @@
 Every kind of isolation is tried, best first: a VM's directory is built and a guest runs in it. The first kind is used
 in which the guest could do its work, its job could not read the token (if it is another user), and user namespaces
 were refused where they should be. If nothing better works the result is "none", with the reasons.
-`cgroup_probe.py` probes control groups.
+In a sandbox a network of its own is tried after that: the guest must have a way out and must not reach a socket of
+this machine. If that fails, or if this machine's way out or name servers are IPv6 only, VMs use the host's network,
+and the description says why: it is decided here for all VMs, never for one. `cgroup_probe.py` probes control groups.
+
+A trial's guest is run by a shim, as a VM's is.
 
 A trial is a directory in the home whose name begins with a dot; the home is locked during a trial, so that only what a
 killed probe has left is removed.
@@ -13,10 +17,11 @@ import asyncio
 import contextlib
 import os
 import shutil
+import socket
 import sys
 import tempfile
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -26,19 +31,25 @@ from runyard.vm.process import sandbox, staging
 from runyard.vm.process.cgroup_probe import probe_cgroups
 from runyard.vm.process.folders import holding, remove
 from runyard.vm.process.isolation import REGISTRY, UID_BASE, Isolation
+from runyard.vm.process.layout import VmDirectory
 from runyard.vm.process.limits import Limits, describe, limit_statuses, unenforced
+from runyard.vm.process.networks import network_order, why_not_own
 from runyard.vm.process.users import claim, tidy
+from runyard.vm.shim import control
 
 _TIMEOUT = 30.0
+_SHIM = "runyard.vm.process.shim"
 _TRIAL = ".probe-"
 _ONLY_MARK = "runyard-guest-ran"
+_LEAKED = "a connection of the guest reached this machine's loopback"
 _replace = msgspec.structs.replace
+Wanted = Literal["auto", "host-network", "none"]
 
 
 async def probe_isolation(
     home: Path,
     *,
-    want: Literal["auto", "none"] = "auto",
+    want: Wanted = "auto",
     uid_base: int = UID_BASE,
     registry: str = REGISTRY,
     cgroup: Path | None = None,
@@ -51,9 +62,27 @@ async def probe_isolation(
         candidate = _replace(candidate, cgroup=found.group, controllers=found.controllers)
         failure = await _trial(home, candidate)
         if not failure:
+            candidate = await _with_network(home, candidate, want)
             return _described(candidate, refused, found.why)
         refused.append(f"not {candidate.detail}: {failure}")
     return _described(_with_python(Isolation(), public=False), refused, found.why)
+
+
+async def _with_network(home: Path, isolation: Isolation, want: Wanted) -> Isolation:
+    """Adds a network of its own where it works, and says so; else says why not."""
+    if isolation.kind != "bwrap":
+        return isolation
+    slirp = shutil.which("slirp4netns") or ""
+    if want == "host-network":
+        why = "as configured"
+    elif not slirp:
+        why = "install slirp4netns, so that jobs cannot reach this machine's servers"
+    else:
+        own = _replace(isolation, network="own", slirp=slirp)
+        why = why_not_own() or await _trial(home, own)
+        if not why:
+            return _replace(own, detail=f"{own.detail}, a network of its own for each VM")
+    return _replace(isolation, detail=f"{isolation.detail}, the host's network ({why})")
 
 
 def _described(isolation: Isolation, refused: list[str], why: str) -> Isolation:
@@ -78,12 +107,12 @@ async def sweep_trials(home: Path) -> None:
 def _candidates(want: str, base: Isolation) -> list[Isolation]:
     """Every kind of isolation that could work here, best first."""
     root, linux = os.geteuid() == 0, sys.platform == "linux"
-    bwrap = (shutil.which("bwrap") if want == "auto" and linux else None) or ""
+    bwrap = (shutil.which("bwrap") if want != "none" and linux else None) or ""
     plain = _with_python(base, public=False)
     boxed = _replace(plain, kind="bwrap", bwrap=bwrap)
     owned = _with_python(plain, public=True)
     words = "no sandbox: VMs run as the agent's user and can read each other's files"
-    if want == "auto" and linux and not bwrap:
+    if want != "none" and linux and not bwrap:
         words += " (install bubblewrap for isolation)"
     pair = "with users of its own for each VM's poller and job"
     paired = _replace(boxed, users="pair", detail=f"bwrap, {pair}")
@@ -132,23 +161,56 @@ async def _try_in(path: Path, candidate: Isolation) -> str:
         shutil.copyfile(become, directory.image / "become.py")
         path.chmod(0o711)
         await staging.set_owners(directory, users)
-        order = sandbox.order(directory, candidate, users=users, limits=Limits())
-        numbers = {"{info}": "9", sandbox.KNOBS: "8"}
-        words = [sandbox.filled(word, numbers) for word in order["argv"]]
-        knobs = f" 8<{sandbox.KNOBS_AT}" if order["knobs"] else ""
-        argv = ["/bin/sh", "-c", f'exec "$@" 9>/dev/null{knobs}', "sh", *words]
-        env = {**order["env"], "RUNYARD_TRIAL_CLOSED": "yes" if candidate.closed else ""}
-        done = await proc.run(argv, timeout=_TIMEOUT, env=env, cwd="/")
-        if done.code == 0 and _ONLY_MARK.encode() in done.stdout:
-            return ""
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        return lines[-1][:200] if lines else f"the trial's guest ended with {done.code}"
+        with socket.create_server(("127.0.0.1", 0)) as listener:  # the guest must not reach it
+            order = _order(directory, candidate, users, port=listener.getsockname()[1])
+            directory.write_order(order)
+            await control.try_guest(directory, within=_TIMEOUT, program=_SHIM)
+            leaked = order["network"] is not None and _is_reached(listener)
+        return _failure(directory) or (_LEAKED if leaked else "")
     except (OSError, proc.ProcError, VmError) as error:
         return str(error)[:200]
 
 
+def _order(
+    directory: VmDirectory, candidate: Isolation, users: tuple[int, ...], *, port: int
+) -> dict[str, Any]:
+    network = network_order(directory, candidate, users=users)
+    order = sandbox.order(
+        directory, candidate, users=users, limits=Limits(disk_mb=0), network=network
+    )
+    order["env"]["RUNYARD_TRIAL_CLOSED"] = "yes" if candidate.closed else ""
+    order["env"]["RUNYARD_TRIAL_PORT"] = str(port) if network else ""
+    return order
+
+
+def _is_reached(listener: socket.socket) -> bool:
+    """Whether a connection arrived, even one whose guest got no reply."""
+    listener.setblocking(False)
+    try:
+        listener.accept()[0].close()
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _failure(directory: VmDirectory) -> str:
+    """What was wrong with a trial whose guest has ended; empty if nothing."""
+    ended = directory.ended()
+    text = ""
+    with contextlib.suppress(FileNotFoundError):  # of a guest that wrote nothing
+        text = (directory.state / "console.log").read_text(encoding="utf-8", errors="replace")
+    lines = text.strip().splitlines()
+    if ended is not None and ended.exit_code == 0 and _ONLY_MARK in lines:
+        return ""
+    if lines:
+        return lines[-1][:200]
+    return ended.exit_reason[:200] if ended else "the trial's shim was killed"
+
+
 # The guest of a trial: its folders exist, its job is another user if it should be, and cannot read the token. If user
-# namespaces should be refused, it requests one.
+# namespaces should be refused, it requests one. With a network of its own it has a way out, to which the host's own
+# sockets do not belong: neither on loopback nor at the gateway's address. Of a connection to loopback that is bound to
+# the way out no reply comes back: the trial looks whether it arrived. The gateway's response shows that it was handled.
 _GUEST = f"""#!/bin/sh
 set -e
 echo 0 >"$RUNYARD_STATUS_DIR/runner-rc"
@@ -166,6 +228,31 @@ if [ -n "$RUNYARD_TRIAL_CLOSED" ]; then
     "$RUNYARD_PYTHON" -I -S -c '
 import ctypes, sys
 sys.exit(ctypes.CDLL(None).unshare(0x10000000) == 0)' || {{ echo "a user namespace was granted inside" >&2; exit 1; }}
+fi
+if [ -n "$RUNYARD_TRIAL_PORT" ]; then
+    "$RUNYARD_PYTHON" -I -S - "$RUNYARD_TRIAL_PORT" <<'END'
+import socket, struct, sys
+with open("/proc/net/route") as file:
+    routes = [line.split() for line in file.readlines()[1:]]
+gates = [socket.inet_ntoa(struct.pack("<L", int(each[2], 16))) for each in routes if each[1] == "00000000"]
+if not gates:
+    sys.exit("the network has no way out")
+bound = socket.socket()
+bound.setblocking(False)
+try:
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"tap0")
+    bound.connect(("127.0.0.1", int(sys.argv[1])))
+except OSError:
+    pass
+for address in ("127.0.0.1", *gates):
+    with socket.socket() as link:
+        link.settimeout(5)
+        try:
+            link.connect((address, int(sys.argv[1])))
+        except OSError:
+            continue
+    sys.exit(f"this machine was reached at {{address}}")
+END
 fi
 echo {_ONLY_MARK}
 """

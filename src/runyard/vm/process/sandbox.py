@@ -2,7 +2,7 @@
 
 Inside bwrap a guest sees: the system's programs and libraries, read-only; the files of /etc for name resolution,
 certificates and the time zone; its own devices and processes; its own folders under /vm. It sees nothing else of the
-host's disks. The network is the host's.
+host's disks. Its network is its own (`network.py`) or the host's.
 
 Nothing here is secret: the host's users can read arguments and the order's file.
 """
@@ -16,10 +16,11 @@ from typing import Any
 from runyard.vm.process.isolation import Isolation
 from runyard.vm.process.layout import VmDirectory
 from runyard.vm.process.limits import BY_USER, Limits, process_limit_by
-from runyard.vm.process.processes import MARK
+from runyard.vm.shim.processes import MARK
 
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 KNOBS = "{knobs}"  # in an argument: stands for the number of this open directory
+EXEC = "{exec}"  # the same for the socket on which the guest takes commands from the host
 KNOBS_AT = "/proc/sys/user"
 _FIRST = Path(__file__).with_name("guest_init.py")
 _FIRST_INSIDE = "/run/runyard/guest_init.py"
@@ -46,28 +47,39 @@ def order(
     users: tuple[int, ...],
     limits: Limits,
     cgroup: str = "",
+    network: dict[str, Any] | None = None,
+    polling: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The shim's launch order, as written to state/order.json."""
+    """The shim's launch order, as written to state/order.json. With `polling` the guest has no program of its own."""
     inside = isolation.kind == "bwrap"
     root = "/vm" if inside else str(directory.path)
     boot = directory.image / "boot.sh"
     program = [f"{root}/image/boot.sh"]
     # With its own users the guest needs one user namespace, so guest_init.py forbids further ones, not bwrap.
     knobs = isolation.closed and len(users) == 2
+    if not os.access(boot, os.X_OK):
+        program.insert(0, "/bin/sh")
     first = {
-        "argv": program if os.access(boot, os.X_OK) else ["/bin/sh", *program],
+        "argv": [] if polling else program,
         "cwd": f"{root}/work",
         "users": list(users),
         "limits": _rlimits(isolation, limits),
         "knobs": KNOBS if knobs else "",
+        "exec": EXEC,
+        "network": ["{here}", "{go}"] if network else [],
     }
     python = isolation.guest_python if inside else sys.executable
     argv = [python, "-I", "-S", _FIRST_INSIDE if inside else str(_FIRST), json.dumps(first)]
     return {
-        "argv": [*_bwrap(directory, isolation), *argv] if inside else argv,
+        "argv": [*_bwrap(directory, isolation, network), *argv] if inside else argv,
         "info": inside,
         "knobs": KNOBS_AT if knobs else "",
-        "env": _environment(directory, isolation, root=root, users=users),
+        "env": {
+            **_environment(directory, isolation, root=root, users=users),
+            **(network["env"] if network else {}),
+        },
+        "helper_env": {"PATH": PATH, "LC_ALL": "C", MARK: str(directory.path)},
+        "network": network,
         "mark": str(directory.path),
         "users": list(users),
         "status": str(directory.status),
@@ -77,14 +89,8 @@ def order(
         ],
         "disk_bytes": limits.disk_mb << 20,
         "watch_every": limits.disk_watch_seconds,
+        "polling": polling,
     }
-
-
-def filled(word: str, numbers: dict[str, str]) -> str:
-    """Replaces names of open files in an argument by their numbers."""
-    for name, number in numbers.items():
-        word = word.replace(name, number)
-    return word
 
 
 def _environment(
@@ -118,8 +124,12 @@ def _rlimits(isolation: Isolation, limits: Limits) -> dict[str, int]:
     return found
 
 
-def _bwrap(directory: VmDirectory, isolation: Isolation) -> list[str]:
+def _bwrap(
+    directory: VmDirectory, isolation: Isolation, network: dict[str, Any] | None
+) -> list[str]:
     argv = [isolation.bwrap, "--die-with-parent", "--as-pid-1", "--info-fd", "{info}"]
+    if network:  # the shim connects it while guest_init.py waits
+        argv += ["--unshare-net"]
     argv += ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     argv += ["--hostname", directory.name[:63], "--cap-drop", "ALL"]
     if isolation.user_namespace:
@@ -134,7 +144,8 @@ def _bwrap(directory: VmDirectory, isolation: Isolation) -> list[str]:
             argv += ["--ro-bind", path, path]
     argv += _passable("/etc/passwd")
     for name in _ETC:
-        argv += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+        source = f"{directory.net}/{name}" if network and name == "resolv.conf" else f"/etc/{name}"
+        argv += ["--ro-bind-try", source, f"/etc/{name}"]
     prefix = isolation.guest_prefix
     if prefix and not prefix.startswith("/usr"):
         argv += [*_passable(prefix), "--ro-bind", prefix, prefix]
@@ -149,6 +160,8 @@ def _bwrap(directory: VmDirectory, isolation: Isolation) -> list[str]:
     ]
     for folder in (directory.env, directory.status, directory.run, directory.work):
         argv += ["--bind", str(folder), f"/vm/{folder.name}"]
+    if network:
+        argv += ["--ro-bind", str(directory.net), "/vm/net"]
     return [*argv, "--chdir", "/", "--"]
 
 

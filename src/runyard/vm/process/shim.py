@@ -1,234 +1,205 @@
-"""Runs one VM in a Python process of its own, with the standard library alone.
+"""What a shim runs for the process driver: a guest in its sandbox, with its network, control group and disk watch.
 
-    agent ──starts──▶ shim ──▶ (bwrap) ──▶ guest_init.py ──▶ boot.sh ──▶ …
-            (may have died) ▲ one byte on state/control: T shut down, K power off
-
-The shim is detached: it forks away from the agent, has its own session, and continues when the agent is killed.
-`reap STATE` instead of `run STATE LOCK ALIVE READY` kills what is left of a VM whose shim was killed and writes its
-exit record; its caller holds the lock.
+    shim ──▶ (bwrap) ──▶ guest_init.py ──▶ boot.sh ──▶ …
+      └──▶ slirp4netns and a relay, if the guest has a network of its own
 
 Invariants:
-- The process that starts a shim holds the VM's lock and the writing end of `state/alive` and passes both on: they are
-  held without a gap, and are free exactly when no shim runs.
-- `state/started` is written before the guest starts, `state/exit.json` after *every* process of the guest has ended.
-  On Linux orphans become the shim's children, and the shim stays until it has none.
+- The guest starts after its network is complete, and is ended if a helper of its network ends.
+- Its users are killed whole and its directory is sealed before its exit is recorded.
 - This module and those that it imports import nothing but the standard library.
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import select
 import signal
-import subprocess
-import sys
-import time
-from typing import Any
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from runyard.vm.process import cgroup
-from runyard.vm.process.console import Console
 from runyard.vm.process.diskwatch import DiskWatch
-from runyard.vm.process.exits import ended_how, read_report, reserve, seal, write_exit
-from runyard.vm.process.processes import Process, descendants, marked, table
-from runyard.vm.process.reaping import kill_until_gone, reap
+from runyard.vm.process.session import SOCKET
+from runyard.vm.shim import main as shim
+from runyard.vm.shim.exits import seal
+from runyard.vm.shim.guest import Guest, Host
+from runyard.vm.shim.processes import Process
 
-_PR_SET_CHILD_SUBREAPER = 36
+if TYPE_CHECKING:
+    from runyard.vm.process.network import Network
+
+_WAITING = 16  # connections that guest_init.py has not taken yet
+_INFO_TIMEOUT = 20.0  # seconds until bwrap has made its namespaces
 
 
-class Shim:
-    """Runs one guest from its start to its exit record."""
+class ProcessGuest(Guest):
+    """One guest of the process driver; `sandbox.py` writes its order."""
 
     def __init__(self, state: str, order: dict[str, Any]) -> None:
-        self.state = state
-        self.order = order
-        self.console = Console(state)
+        super().__init__(state, order)
         self.disk = DiskWatch(
-            state, order["disk_dirs"], allowed=order["disk_bytes"], every=order["watch_every"]
+            state,
+            order.get("disk_dirs", []),
+            allowed=order.get("disk_bytes", 0),
+            every=order.get("watch_every", 5.0),
         )
-        self.why = ""  # why the shim ended the guest; empty: it did not
-        self.status: int | None = None  # of the guest's first process
-        self.main = 0  # the child process: guest_init.py, or bwrap around it
+        self.group: str = order.get("cgroup", "")
         self.first = 0  # the pid of guest_init.py in the shim's namespace
-        self._inputs: dict[int, Any] = {}
+        self._network: Network | None = None
+        self._exec = -1
         self._info = b""
         self._end_requested = False
         self._oom_kills = 0  # processes that the kernel killed when memory was used up
 
-    def run(self, ready: int) -> None:
-        """Runs the guest from start to exit record."""
-        reserve(self.state)
-        control = os.open(f"{self.state}/control", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        self._inputs[control] = self._on_control
-        self._listen_to_signals()
-        with open(f"{self.state}/started", "w", encoding="ascii") as file:  # noqa: PTH123 as above
-            file.write(f"{os.getpid()}\n")
-        try:
-            # Children start with TERM blocked until the guest's init process can pass it on: no TERM is lost.
-            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
-            self._start()
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
-        except (OSError, subprocess.SubprocessError) as error:
-            self.why, self.status = f"the guest could not be started: {error}", 1
-        os.close(ready)  # the starter waits for this close
-        while self.status is None and not self.why:
-            self._wait()
-        finished_at = time.time()
-        self._end_all()
-        self._drain()
-        self._close(finished_at)
+    def prepare(self) -> None:
+        """Makes the socket on which guest_init.py takes commands from the host."""
+        self._exec = _listening(self.state)
 
-    def _start(self) -> None:
-        output, output_writer = os.pipe2(os.O_CLOEXEC) if hasattr(os, "pipe2") else os.pipe()
+    def start(self, host: Host, output: int) -> None:
+        """Starts bwrap, or guest_init.py alone, and connects its network."""
+        # Children start with TERM blocked until the guest's init process can pass it on: no TERM is lost.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        try:
+            self._start(host, output)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+
+    def _start(self, host: Host, output: int) -> None:
         info, info_writer = os.pipe()
         knobs = os.open(self.order["knobs"], os.O_RDONLY) if self.order["knobs"] else -1
         handles = {"{info}": info_writer if self.order["info"] else -1, "{knobs}": knobs}
+        handles["{exec}"], self._exec = self._exec, -1
+        here, go = -1, -1
+        if self.order.get("network"):
+            here, handles["{here}"] = os.pipe()  # guest_init.py says on the one that it waits
+            handles["{go}"], go = os.pipe()  # at the other
         argv = [_filled(word, handles) for word in self.order["argv"]]
-        group = self.order["cgroup"]
         try:
-            # This object does not wait for it: all children are reaped in `_reap_children`.
-            child = subprocess.Popen(
+            self.pid = self.spawn(
                 argv,
-                stdin=subprocess.DEVNULL,
-                stdout=output_writer,
-                stderr=output_writer,
-                env=self.order["env"],
-                cwd="/",
+                stdout=output,
+                stderr=output,
                 pass_fds=[handle for handle in handles.values() if handle >= 0],
-                preexec_fn=(lambda: cgroup.enter(group)) if group else None,  # noqa: PLW1509 no threads here
-                start_new_session=True,
+                preexec_fn=self._enter_group(),
             )
         finally:
-            for handle in (output_writer, info_writer, knobs):
+            for handle in dict.fromkeys((info_writer, *handles.values())):
                 if handle >= 0:
                     os.close(handle)
-        child.returncode = 0  # or Popen warns about a process that was not waited for
-        self.main = child.pid
-        self.first = 0 if self.order["info"] else child.pid
-        os.set_blocking(output, False)
-        os.set_blocking(info, False)
-        self._inputs[output] = self._on_output
-        self._inputs[info] = self._on_bwrap_info
+        self.first = 0 if self.order["info"] else self.pid
+        host.listen(info, self._on_bwrap_info)
+        if self.order.get("network"):
+            self._connect(host, info, here, go)
 
-    def _listen_to_signals(self) -> None:
-        wake, waker = os.pipe()
-        os.set_blocking(wake, False)
-        os.set_blocking(waker, False)
-        signal.set_wakeup_fd(waker)
-        for number in (signal.SIGCHLD, signal.SIGTERM):
-            signal.signal(number, lambda *_: None)
-        self._inputs[wake] = self._on_signal
+    def _enter_group(self) -> Callable[[], None] | None:
+        return (lambda: cgroup.enter(self.group)) if self.group else None
 
-    def _wait(self) -> None:
-        now = time.monotonic()
-        self.disk.start(now, self._watch_disk_answer)
-        timeout = self.disk.seconds_until_due(now)
-        for handle in select.select(list(self._inputs), [], [], timeout)[0]:
-            try:
-                data = os.read(handle, 65536)
-            except BlockingIOError:
-                continue
-            act = self._inputs[handle]
-            if not data:
-                del self._inputs[handle]
-                os.close(handle)
-            act(data)
+    def _connect(self, host: Host, info: int, here: int, go: int) -> None:
+        """Waits for the guest's namespaces and connects its network; raises OSError."""
+        # Imported while bwrap starts, and not for guests that need nothing of it.
+        from runyard.vm.process.network import Network  # noqa: PLC0415 as above
 
-    # Each handler gets the bytes that arrived; empty bytes mean that the other end was closed.
-
-    def _on_control(self, data: bytes) -> None:
-        if b"K" in data:
-            self.why = "powered off"
-        elif b"T" in data:
-            self._request_end()
-
-    def _on_signal(self, data: bytes) -> None:
-        if signal.SIGTERM in data:  # the host shuts down
-            self._request_end()
-        self._reap_children()
-
-    def _on_output(self, data: bytes) -> None:
-        self.console.write(data)
+        while not self.first:
+            if not select.select([info], [], [], _INFO_TIMEOUT)[0]:
+                raise OSError(f"bwrap made no namespaces within {_INFO_TIMEOUT:g} s")
+            data = os.read(info, 65536)
+            if not data:  # bwrap has ended; its output says why
+                return
+            self._on_bwrap_info(data)
+        self._network = network = Network(
+            self.order["network"], env=self.order["helper_env"], group=self.group
+        )
+        network.start(self.first, here, go)
+        if network.output >= 0:
+            host.listen(network.output, self._on_network_output)
 
     def _on_bwrap_info(self, data: bytes) -> None:
         """Reads from bwrap the process id of the sandbox's init process."""
         self._info += data[:4096]
-        with contextlib.suppress(ValueError):
+        try:
             self.first = int(json.loads(self._info)["child-pid"])
-            if self._end_requested:
-                self._request_end()
+        except ValueError:
+            return
+        if self._end_requested:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.first, signal.SIGTERM)
 
-    def _watch_disk_answer(self, handle: int) -> None:
-        self._inputs[handle] = self._on_disk_usage
+    def _on_network_output(self, data: bytes) -> None:
+        """Reads and drops it: a guest can cause any number of lines."""
 
-    def _on_disk_usage(self, data: bytes) -> None:
-        self.why = self.disk.feed(data) or self.why
+    def work(self, host: Host, now: float) -> float | None:
+        """Measures its disk space when that is due."""
 
-    def _request_end(self) -> None:
+        def listen(handle: int) -> None:
+            host.listen(handle, lambda data: self._on_disk_usage(host, data))
+
+        self.disk.start(now, listen)
+        return self.disk.seconds_until_due(now)
+
+    def _on_disk_usage(self, host: Host, data: bytes) -> None:
+        why = self.disk.feed(data)
+        if why:
+            host.end(why)
+
+    def child_ended(self, host: Host, pid: int, status: int) -> None:
+        """Ends the guest if it was a helper of its network."""
+        if self._network and pid in self._network.pids:
+            host.end(f"{self._network.pids[pid]} of its network ended")
+
+    def shut_down(self) -> None:
         """Sends TERM to the guest's init process."""
         self._end_requested = True
-        if self.first and self.status is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(self.first, signal.SIGTERM)  # ours, or bwrap's: not reaped yet
+        if self.first:
+            os.kill(self.first, signal.SIGTERM)  # ours, or bwrap's: not reaped yet
 
-    def _reap_children(self) -> bool:
-        """Reaps children that have ended; returns whether children are left."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return False
-            if pid == 0:
-                return True
-            if pid == self.main:
-                self.status = os.waitstatus_to_exitcode(status)
+    # ── its end ─────────────────────────────────────────────────────────────────────────────────
 
-    def _end_all(self) -> None:
-        """Kills every process of the guest; none is left when this returns."""
-        if self.first and self.status is None:
-            with contextlib.suppress(ProcessLookupError):
-                # Of a sandbox it is the init process: the kernel then ends the rest of it.
-                os.kill(self.first, signal.SIGKILL)
-        self._oom_kills = cgroup.oom_kills(self.order["cgroup"])
-        kill_until_gone(self._remaining, users=self.order["users"], group=self.order["cgroup"])
+    def power_off(self) -> None:
+        """Kills its init process. Of a sandbox that is all of it: the kernel then ends the rest."""
+        if self.first:
+            os.kill(self.first, signal.SIGKILL)
 
-    def _remaining(self) -> list[Process] | None:
-        """Our descendants and, where orphans go to process 1, every process with the mark; None if there is none."""
-        orphans: list[Process] = []
-        if sys.platform != "linux":
-            orphans = marked(self.order["mark"], self.order["users"])
-        if not self._reap_children() and not orphans:
-            return None
-        return descendants(os.getpid(), table()) + orphans
+    def kill(self, found: list[Process]) -> None:
+        """Kills these, its users and its control group."""
+        if not found:
+            self._oom_kills = self._oom_kills or cgroup.oom_kills(self.group)
+        else:
+            super().kill(found)
+        cgroup.kill_all(self.group)
 
-    def _drain(self) -> None:
-        """Writes the guest's last output to the console log."""
-        for handle, act in list(self._inputs.items()):
-            while act == self._on_output:
-                try:
-                    data = os.read(handle, 65536)
-                except BlockingIOError:
-                    break
-                if not data:
-                    break
-                act(data)
+    def others_left(self) -> bool:
+        """Whether its control group has processes."""
+        return cgroup.is_populated(self.group)
 
-    def _close(self, finished_at: float) -> None:
-        code = read_report(self.order["status"])
-        reason = self.why or ended_how(code, self.status)
-        if self._oom_kills and code != 0:
-            reason += (
-                f"; the kernel killed {self._oom_kills} of its processes because memory was used up"
-            )
-        for _ in range(100):
-            try:
-                if self.order["users"]:
-                    seal(self.order["mark"])
-                write_exit(self.state, code, reason, finished_at)
-            except OSError:
-                time.sleep(0.1)
-            else:
-                return
+    def cleared(self) -> None:
+        """Removes its control group."""
+        cgroup.remove(self.group)
+
+    def remark(self, code: int | None) -> str:
+        """Whether the kernel killed processes of it."""
+        if not self._oom_kills or code == 0:
+            return ""
+        return f"; the kernel killed {self._oom_kills} of its processes because memory was used up"
+
+    def seal(self) -> None:
+        """Closes its directory to its users."""
+        if self.users:
+            seal(self.mark)
+
+
+def _listening(state: str) -> int:
+    """A Unix socket in this directory, by a short name: a path of its own may be too long for one."""
+    found = socket.socket(socket.AF_UNIX)
+    os.chdir(state)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(SOCKET)  # noqa: PTH108 pathlib is slow to import
+        found.bind(SOCKET)
+    finally:
+        os.chdir("/")
+    found.listen(_WAITING)
+    return found.detach()
 
 
 def _filled(word: str, handles: dict[str, int]) -> str:
@@ -238,27 +209,6 @@ def _filled(word: str, handles: dict[str, int]) -> str:
     return word
 
 
-def run_shim(state: str, lock: int, alive: int, ready: int) -> int:
-    """Forks away from the agent, then runs the VM."""
-    if os.fork():
-        return 0  # the starter waits only for this process
-    os.setsid()
-    os.chdir("/")
-    os.umask(0o077)
-    for handle in (lock, alive, ready):
-        os.set_inheritable(handle, False)  # or a guest could keep the lock and `alive` open
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_IGN)
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    with open(f"{state}/order.json", "rb") as file:  # noqa: PTH123 as above
-        order = json.load(file)
-    Shim(state, order).run(ready)
-    return 0
-
-
 def main(argv: list[str]) -> int:
-    """Runs a VM, or reaps one."""
-    if argv[0] == "reap":
-        return reap(argv[1])
-    return run_shim(argv[1], *(int(word) for word in argv[2:5]))
+    """Runs a VM of the process driver."""
+    return shim.main(argv, ProcessGuest)

@@ -8,7 +8,6 @@ Where poller and job are one user, that user owns all but `state`; where everyth
 is changed.
 """
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from runyard import proc
 from runyard.vm.contract import DriverFailed
 from runyard.vm.guest import envfile
 from runyard.vm.process.layout import VmDirectory
+from runyard.vm.shim.directory import private
 
 _TIMEOUT = 600.0
 
@@ -24,8 +24,8 @@ def skeleton(path: Path, *, env: Iterable[tuple[str, str]], token: str) -> VmDir
     """Creates the folders and the staged files; the agent's user still owns everything."""
     directory = VmDirectory(path)
     path.mkdir(mode=0o700)
+    directory.prepare()
     for folder in (
-        directory.state,
         directory.env,
         directory.status,
         directory.run,
@@ -33,20 +33,10 @@ def skeleton(path: Path, *, env: Iterable[tuple[str, str]], token: str) -> VmDir
         directory.tmp,
     ):
         folder.mkdir(mode=0o700)
-    for pipe in ("alive", "control"):
-        os.mkfifo(directory.state / pipe, 0o600)
-    (directory.state / "lock").touch(mode=0o600)
     private(directory.env / "tuist.env", envfile.encode(env))
     if token:
         private(directory.env / "sa_token", token.encode())
     return directory
-
-
-def private(path: Path, data: bytes) -> None:
-    """Writes a file that only its owner can read, from its creation on."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
 
 
 async def set_owners(directory: VmDirectory, users: tuple[int, ...]) -> None:

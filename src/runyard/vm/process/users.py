@@ -17,7 +17,7 @@ from runyard.vm.contract import DriverFailed
 from runyard.vm.process.folders import within
 from runyard.vm.process.isolation import Isolation
 from runyard.vm.process.layout import VmDirectory
-from runyard.vm.process.processes import table
+from runyard.vm.shim.processes import table
 
 _TRIES = 30_000  # stays below the next range of users
 
