@@ -1,0 +1,90 @@
+"""The script for Macs, `tools/prove_on_a_mac.sh`, finds the stand-in right, and a wrong one wrong.
+
+It also shows that its report holds no secret: the script cannot be run on a Mac here.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import lawtree
+import pytest
+from tests.standins.tart.helper import StandIn
+
+SCRIPT = lawtree.ROOT / "tools" / "prove_on_a_mac.sh"
+IMAGE = "registry.test/acme/macos:one"
+
+
+def prove(tart: StandIn, tmp_path: Path, **more: str) -> tuple[int, str]:
+    tart.set("registry-directory", tmp_path / "registry")
+    tart.create("made", {})
+    assert tart.call("push", "made", IMAGE).code == 0
+    report = tmp_path / "report.txt"
+    env = {
+        **tart.environment,
+        "PYTHON": sys.executable,
+        "RUNYARD_LEASES": str(tart.home / "dhcpd_leases"),
+        "RUNYARD_SKIP_DRIVER": "1",
+        "RUNYARD_BOOT_SECONDS": "20",
+        "LOGNAME": "somebodys-name",
+        "TART_REGISTRY_USERNAME": "ci",
+        "TART_REGISTRY_PASSWORD": "correct-horse",
+        "TMPDIR": str(tmp_path),
+        **more,
+    }
+    done = subprocess.run(
+        ["sh", str(SCRIPT), IMAGE, str(report)], env=env, capture_output=True, check=False
+    )
+    assert done.stderr == b""
+    return done.returncode, report.read_text()
+
+
+def failed(report: str) -> list[str]:
+    return [line for line in report.splitlines() if line.startswith("FAIL")]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_proof_finds_a_fault_of_the_stand_in(tart: StandIn, tmp_path: Path) -> None:
+    code, report = prove(tart, tmp_path)
+    assert (failed(report), code) == ([], 0)
+    assert report.count("PASS") > 40
+    assert "correct-horse" not in report
+    assert str(tmp_path) not in report
+    assert not re.search(r"(?:[0-9a-f]{1,2}:){5}[0-9a-f]{1,2}", report)
+    assert tart.call("list", "-q", "--source", "local").out == "made\n", "it leaves VMs behind"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_proof_calls_a_wrong_tart_right(tart: StandIn, tmp_path: Path) -> None:
+    tart.set("vm-limit", 3)
+    tart.set("no-ip")
+    tart.set("fail-get", "2 the specified VM does not exist")
+    code, report = prove(tart, tmp_path, RUNYARD_LONGEST="10")
+    found = "\n".join(failed(report))
+    assert code == len(failed(report)) > 3
+    for words in ("get of a missing VM", "has an address by DHCP", "a third VM"):
+        assert words in found
+
+
+@pytest.mark.parametrize("argv", [[], ["--help"]])
+def test_the_proof_starts_without_an_image(tart: StandIn, argv: list[str]) -> None:
+    done = subprocess.run(
+        ["sh", str(SCRIPT), *argv], env=tart.environment, capture_output=True, check=False
+    )
+    assert done.returncode == 64
+    assert b"sh tools/prove_on_a_mac.sh IMAGE [REPORT]" in done.stderr
+    assert not Path("runyard-mac-report.txt").exists()
+
+
+def test_the_script_is_not_clean_for_shellcheck() -> None:
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("shellcheck")), str(SCRIPT)],
+        env=dict(os.environ),
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, b"")
