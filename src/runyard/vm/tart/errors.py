@@ -1,0 +1,111 @@
+"""Turns tart's messages and exit codes into the driver contract's errors.
+
+tart tells failures apart by text only: nearly everything exits with 1. The texts are those of tart 2.32.1, Foundation's
+with straight and with curly quotes. What is recognised here is a typed error from here on; no other module looks at a
+message of tart.
+
+    DriverFailed
+    ├── DoesNotExist     there is no such VM or image on this host: success when tearing down
+    ├── NotRunning       the VM does not run: success when stopping
+    ├── StillRunning     the VM runs, so it can be neither started nor deleted
+    └── Incomplete       files of the VM are missing: a copy was interrupted or damaged
+"""
+
+import re
+from collections.abc import Callable
+
+from runyard.vm.contract import (
+    DriverFailed,
+    ImageMissing,
+    NoSpace,
+    SlotsFull,
+    Unauthorized,
+    Unreachable,
+    VmError,
+)
+
+_LONGEST = 500  # characters of tart's message that are passed on
+
+
+class DoesNotExist(DriverFailed):
+    """There is no such VM or image on this host."""
+
+
+class NotRunning(DriverFailed):
+    """The VM does not run."""
+
+
+class StillRunning(DriverFailed):
+    """The VM runs."""
+
+
+class Incomplete(DriverFailed):
+    """Files of the VM are missing."""
+
+
+_NO_SPACE = "free space, or let images be collected that no Pod uses"
+_NO_SLOT = r"(Error: )?The number of VMs exceeds the system limit"
+_RUN_PREAMBLE = (
+    4  # lines that `tart run` prints at most before that: about a MAC address that another VM has
+)
+_NO_AGENT = r"Failed to connect to the VM using its control socket"
+_OFFLINE = (
+    r"UnexpectedHTTPStatusCode\(.*code: (408|429|5\d\d)\b|NSURLErrorDomain|timed out"
+    r"|[Cc]ould not connect|connection was lost|appears to be offline"
+    r"|hostname could not be found|Connection (refused|reset)|network is unreachable"
+)
+_RULES: tuple[tuple[str, type[VmError], str], ...] = (
+    (_NO_SLOT, SlotsFull, "wait until one of the running VMs ends"),
+    (
+        r"isn['’]t enough space|database or disk is full|No space left on device",
+        NoSpace,
+        _NO_SPACE,
+    ),
+    (r"\bmissing some of its files\b", Incomplete, "it is to be deleted and made again"),
+    (r"\bdoes not exist\b", DoesNotExist, ""),
+    (r"\bis not running\b", NotRunning, ""),
+    (r"\bis (already )?running\b", StillRunning, "stop it first"),
+    (
+        _NO_AGENT,
+        Unreachable,
+        "use an image with tart's guest agent, or wait until it has booted",
+    ),
+    (r"no IP address found", Unreachable, "it may still boot"),
+    (
+        r"UnexpectedHTTPStatusCode\(.*code: (401|403)\b|AuthFailed|UNAUTHORIZED|access to the resource is denied",
+        Unauthorized,
+        "log in with `tart login`, or set TART_REGISTRY_USERNAME and TART_REGISTRY_PASSWORD",
+    ),
+    (
+        r"UnexpectedHTTPStatusCode\(.*code: 404\b|manifest unknown|NAME_UNKNOWN",
+        ImageMissing,
+        "check its name and digest in the registry",
+    ),
+    (_OFFLINE, Unreachable, "it is tried again later"),
+)
+_COMPILED: tuple[tuple[re.Pattern[str], Callable[[str], VmError], str], ...] = tuple(
+    (re.compile(pattern, re.DOTALL), kind, fix) for pattern, kind, fix in _RULES
+)
+
+
+def failure(what: str, code: int, stderr: str) -> VmError:
+    """The error for a command of tart that failed; `what` is the command and its object, as `clone of web-1`."""
+    message = stderr.strip()[-_LONGEST:] or f"it exited with {code} without a message"
+    for pattern, kind, fix in _COMPILED:
+        if pattern.search(message):
+            return kind(f"tart {what}: {message}{'; ' if fix else ''}{fix}")
+    return DriverFailed(f"tart {what} failed with {code}: {message}")
+
+
+def refuses_more_vms(output: str) -> bool:
+    """Whether `tart run` has printed as its only output that too many VMs run: then it has not started this one.
+
+    The output of a guest that ran may be in the log as well, and is not to be trusted.
+    """
+    lines = output.strip().splitlines()
+    return 0 < len(lines) <= _RUN_PREAMBLE and re.match(_NO_SLOT, lines[-1]) is not None
+
+
+def is_unreachable_agent(output: str) -> bool:
+    """Whether `tart exec` has printed that the guest's agent does not answer."""
+    return re.match(_NO_AGENT, output.lstrip()) is not None

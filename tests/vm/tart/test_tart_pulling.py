@@ -1,0 +1,215 @@
+"""Tests pulls: shared by their callers, bounded by their progress, ended with INT, safe to cancel.
+
+A small script stands for `tart pull`; it writes to a FIFO that it holds, which proves when it is gone.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.proc_harness import Witness, witness
+
+from runyard.clock import RealClock
+from runyard.vm.contract import (
+    DriverFailed,
+    ImageMissing,
+    NoSpace,
+    PullProgress,
+    Stalled,
+    Unauthorized,
+)
+from runyard.vm.tart.commands import Tart
+from runyard.vm.tart.pulling import Pulls
+from runyard.vm.tart.settings import Settings
+
+__all__ = ["witness"]
+
+IMAGE = "registry.test:5000/runner@sha256:" + "a" * 64
+
+
+class Host:
+    """A host whose tart is a script."""
+
+    def __init__(self, tmp_path: Path, witness: Witness, script: str, **settings: Any) -> None:
+        program = tmp_path / "tart"
+        program.write_text(f'#!/bin/sh\nexec 9>"$WITNESS"; echo "$@" >&9\n{script}\n')
+        program.chmod(0o755)
+        self.home = tmp_path / "home"
+        (self.home / "tmp").mkdir(parents=True)
+        chosen = Settings(
+            **{"binary": str(program), "home": self.home, "pull_ending": 0.2, **settings}
+        )
+        tart = Tart(chosen, RealClock(), witness.environment())
+        self.present = False
+        self.pulls = Pulls(tart, self._is_present)
+        self.seen: list[float] = []
+
+    async def _is_present(self, image: str) -> bool:
+        return self.present
+
+    def note(self, progress: PullProgress) -> None:
+        self.seen.append(progress.percent)
+
+    async def pull(self) -> None:
+        await self.pulls.pull(IMAGE, self.note)
+
+
+@pytest.fixture
+def host(tmp_path: Path, witness: Witness) -> Callable[..., Host]:
+    return lambda script, **settings: Host(tmp_path, witness, script, **settings)
+
+
+def do(scenario: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await scenario
+
+    asyncio.run(bounded())
+
+
+def test_percentages_are_passed_on(host: Callable[..., Host], witness: Witness) -> None:
+    pulling = host("echo pulling disk; printf '0%%\\r7%%\\r'; echo 100%")
+    do(pulling.pull())
+    assert pulling.seen == [0, 7, 100]
+    assert witness.all_gone().decode() == f"pull {IMAGE}\n"
+
+
+def test_an_image_that_is_there_is_not_pulled(host: Callable[..., Host], witness: Witness) -> None:
+    pulling = host("exit 1")
+    pulling.present = True
+    do(pulling.pull())
+    assert witness.all_gone() == b""
+
+
+def test_a_local_registry_is_asked_without_tls(host: Callable[..., Host], witness: Witness) -> None:
+    do(host("exit 0", insecure=frozenset({"registry.test:5000"})).pull())
+    assert witness.all_gone().decode() == f"pull --insecure {IMAGE}\n"
+
+
+def test_callers_share_one_pull_and_a_later_one_learns_its_progress(
+    host: Callable[..., Host], witness: Witness, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    pulling = host(f"echo 40%; while [ ! -e {go} ]; do sleep 0.02; done; echo 100%")
+    late: list[float] = []
+
+    async def scenario() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(pulling.pull())
+            while pulling.seen != [40]:
+                await asyncio.sleep(0.01)
+            first = group.create_task(pulling.pulls.pull(IMAGE, lambda each: late.append(each.percent)))  # fmt: skip
+            while not late:
+                await asyncio.sleep(0.01)
+            gone = group.create_task(pulling.pull())
+            await asyncio.sleep(0)
+            gone.cancel()  # one caller goes: the others' pull goes on
+            go.touch()
+            await first
+
+    do(scenario())
+    assert late == [40, 100]
+    assert witness.all_gone().decode() == f"pull {IMAGE}\n"
+
+
+def test_the_last_caller_ends_the_pull_and_it_can_be_repeated(
+    host: Callable[..., Host], witness: Witness, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    pulling = host(
+        f"trap 'echo INT >&9; exit 130' INT; echo 1%; while [ ! -e {go} ]; do sleep 0.02; done",
+        pull_ending=60.0,
+    )
+
+    async def scenario() -> None:
+        callers = [asyncio.create_task(pulling.pull()) for _ in range(2)]
+        while len(pulling.seen) < 1:
+            await asyncio.sleep(0.01)
+        for caller in callers:
+            caller.cancel()
+        again = asyncio.create_task(pulling.pull())  # while the first is being ended
+        for caller in callers:
+            with pytest.raises(asyncio.CancelledError):
+                await caller
+        # Only then may the loop end, or it could end by itself before it was interrupted.
+        assert [await witness.line() for _ in range(2)] == [f"pull {IMAGE}", "INT"]
+        go.touch()
+        await again
+
+    do(scenario())
+    assert witness.all_gone().decode().splitlines() == [f"pull {IMAGE}"]
+
+
+HANGS = "trap '' INT TERM; (trap '' INT TERM; sleep 1000) &"
+
+
+@pytest.mark.slow  # the time that tart gets for ending
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(f"echo 40%; {HANGS} wait", id="silent, with a grandchild"),
+        pytest.param("while :; do echo 40%; sleep 0.02; done", id="repeats itself"),
+    ],
+)
+def test_a_pull_that_stands_still_is_ended_with_a_reason(
+    host: Callable[..., Host], witness: Witness, script: str
+) -> None:
+    pulling = host(script, pull_stall=0.4)
+    with pytest.raises(Stalled, match=r"no progress for 0\.4 s at 40 %"):
+        do(pulling.pull())
+    witness.all_gone()
+
+
+@pytest.mark.slow
+def test_a_pull_that_grows_on_disk_goes_on_without_a_word(
+    host: Callable[..., Host], tmp_path: Path
+) -> None:
+    pulling = host(
+        'for n in 1 2 3 4 5 6 7 8 9; do head -c 20000 /dev/zero >"$TART_HOME/tmp/$n"; sleep 0.1; done',
+        pull_stall=0.6,
+    )
+    do(pulling.pull())
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ('Error: UnexpectedHTTPStatusCode(when: "pulling manifest", code: 404, details: "")', ImageMissing),
+        ('Error: UnexpectedHTTPStatusCode(when: "pulling manifest", code: 403, details: "")', Unauthorized),
+        ("Error: The file “disk.img” couldn’t be saved because there isn’t enough space.", NoSpace),
+        ("Error: oh", DriverFailed),
+    ],
+)  # fmt: skip
+def test_a_failed_pull_is_a_typed_error_for_every_caller(
+    host: Callable[..., Host], message: str, kind: type[Exception]
+) -> None:
+    pulling = host(f"echo 3%; echo '{message}' >&2; exit 1")
+
+    async def scenario() -> None:
+        found = await asyncio.gather(pulling.pull(), pulling.pull(), return_exceptions=True)
+        assert [type(each) for each in found] == [kind, kind]
+        assert "pull of registry.test" in str(found[0])
+
+    do(scenario())
+
+
+@pytest.mark.slow  # as above
+def test_no_process_is_left_when_the_pull_is_cancelled_twice(
+    host: Callable[..., Host], witness: Witness
+) -> None:
+    pulling = host(f"echo 1%; {HANGS} wait")
+
+    async def scenario() -> None:
+        caller = asyncio.create_task(pulling.pull())
+        while not pulling.seen:
+            await asyncio.sleep(0.01)
+        for _ in range(3):
+            caller.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+        assert witness.all_gone()
+
+    do(scenario())
