@@ -2,12 +2,24 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from runyard.sim.clock import VirtualClock
 from runyard.sim.driver import Host, SimDriver
+from runyard.sim.exec import Terminal
 from runyard.sim.loop import run_virtual
-from runyard.vm.contract import DriverFailed, NoSpace, VmSpec, VmState
+from runyard.sim.uplink import Uplink
+from runyard.vm.contract import (
+    DriverFailed,
+    NoSpace,
+    PullProgress,
+    SlotsFull,
+    Stalled,
+    Unreachable,
+    VmSpec,
+    VmState,
+)
 
 SLOW = Host(bandwidth=10.0, image_bytes=100.0, disk=250.0, vm_bytes=20.0, boot_seconds=5.0)
 
@@ -60,7 +72,7 @@ def test_the_limit_of_running_vms_is_the_hosts() -> None:
         await driver.create(spec("one"))
         await driver.create(spec("two"))
         await driver.start("one")
-        with pytest.raises(DriverFailed, match="limit"):
+        with pytest.raises(SlotsFull, match="1 of 1"):
             await driver.start("two")
         await driver.stop("one", grace=0)
         await driver.start("two")
@@ -99,5 +111,109 @@ def test_planned_faults_happen_as_often_as_planned() -> None:
                 await driver.list()
         await driver.pull("a")
         assert await driver.list() == ()
+
+    run_virtual(scenario())
+
+
+def test_hosts_behind_one_uplink_share_it() -> None:
+    async def scenario() -> float:
+        clock = VirtualClock()
+        uplink = Uplink(clock, bandwidth=20.0)
+        hosts = [SimDriver(clock, host=SLOW, uplink=uplink) for _ in range(4)]
+        async with asyncio.TaskGroup() as tasks:
+            for driver in hosts:
+                tasks.create_task(driver.pull("a"))
+        return clock.monotonic()
+
+    # 400 bytes through 20 a second, although each line would carry 10.
+    assert run_virtual(scenario()) == pytest.approx(20.0)
+
+
+def test_a_pull_reports_progress_and_ends_when_nothing_arrives() -> None:
+    async def scenario() -> None:
+        clock = VirtualClock()
+        driver = SimDriver(clock, host=SLOW)
+        seen: list[PullProgress] = []
+        await driver.pull("a", progress=seen.append)
+        assert [found.percent for found in seen] == [50.0, 100.0]
+        driver.stall_pulls()
+        with pytest.raises(Stalled):
+            await driver.pull("b", progress=seen.append)
+        assert clock.monotonic() == 10.0 + SLOW.stall_seconds
+        driver.heal()
+        await driver.pull("b")
+
+    run_virtual(scenario())
+
+
+def test_a_guest_s_disk_fills_up_with_the_hours() -> None:
+    async def scenario() -> None:
+        clock = VirtualClock()
+        driver = SimDriver(clock, host=msgspec.structs.replace(SLOW, disk_growth=1.0))
+        await driver.pull("a")
+        await driver.create(spec("one"))
+        await driver.start("one")
+        await clock.sleep(10 * 3600)
+        assert await driver.disk_usage("one") == pytest.approx(43.0, abs=0.01)
+        await clock.sleep(100 * 3600)
+        assert await driver.disk_usage("one") == 100.0
+
+    run_virtual(scenario())
+
+
+def test_a_command_in_a_guest_reads_input_and_returns_its_code() -> None:
+    async def upper(terminal: Terminal) -> int:
+        while data := await terminal.receive():
+            await terminal.send(data.upper())
+        return 7
+
+    async def scenario() -> None:
+        clock = VirtualClock()
+        driver = SimDriver(clock, host=SLOW, programs={"upper": upper})
+        await driver.pull("a")
+        await driver.create(spec("one"))
+        with pytest.raises(Unreachable):
+            async with driver.exec("one", ("upper",)):
+                pass
+        await driver.start("one")
+        await clock.sleep(10)
+        async with driver.exec("one", ("upper",)) as session:
+            await session.write(b"hello")
+            assert await session.read() == ("stdout", b"HELLO")
+            await session.close_input()
+            assert await session.read() is None
+            assert await session.wait() == 7
+        async with driver.exec("one", ("nothing",)) as session:
+            assert await session.read() == ("stderr", b"nothing: not found\n")
+            assert await session.wait() == 127
+
+    run_virtual(scenario())
+
+
+def test_a_log_can_be_read_after_the_vm_was_deleted_until_it_is_forgotten() -> None:
+    async def scenario() -> None:
+        clock = VirtualClock()
+        driver = SimDriver(clock, host=SLOW)
+        await driver.pull("a")
+        await driver.create(spec("one"))
+        await driver.start("one")
+        followed: list[bytes] = []
+
+        async def follow() -> None:
+            async for piece in driver.logs("one", follow=True):
+                followed.append(piece)
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(follow())
+            await clock.sleep(10)
+            driver.write_log("one", b"first\n")
+            await clock.sleep(10)
+            driver.write_log("one", b"second\n")
+            await driver.stop("one", grace=0)
+        assert followed == [b"first\n", b"second\n"], "it ends with the VM"
+        await driver.delete("one")
+        assert [piece async for piece in driver.logs("one")] == [b"first\nsecond\n"]
+        await driver.forget("one")
+        assert [piece async for piece in driver.logs("one")] == []
 
     run_virtual(scenario())

@@ -1,4 +1,4 @@
-"""A host's VM driver under virtual time: boot times, one network line, one disk, and faults on demand.
+"""A host's VM driver under virtual time: boot times, a shared uplink, one disk, slots, and faults on demand.
 
 It belongs to the host, not to the agent: VMs, and the guests that run in them, continue when the agent is killed,
 and the next agent finds them. It carries out requests, slowly and, if a test requests it, with faults.
@@ -9,25 +9,42 @@ what a guest does after that has no effect.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
 from contextvars import Context
 from typing import Any
 
 import msgspec
 
 from runyard.clock import Clock
+from runyard.sim.console import ConsoleLog
+from runyard.sim.exec import Program, running
+from runyard.sim.uplink import Uplink
 from runyard.vm.contract import (
+    Connection,
     DriverFailed,
+    ExecSession,
+    HostCapacity,
     ImageMissing,
+    ImageView,
     NoSpace,
+    PullProgress,
+    ResolvedImage,
+    SlotsFull,
+    Stalled,
+    TerminalSize,
+    Unreachable,
     VmDriver,
     VmError,
     VmSpec,
     VmState,
     VmView,
+    ignore_progress,
 )
 
 GB = 10**9
+_UP = (VmState.BOOTING, VmState.RUNNING)
 Guest = Callable[[VmSpec, str], Coroutine[Any, Any, int]]
 
 
@@ -39,11 +56,13 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     list_seconds: float = 0.05
     delete_seconds: float = 0.5
     probe_seconds: float = 0.2
-    bandwidth: float = 0.125 * GB  # bytes a second, shared by all pulls
+    bandwidth: float = 0.125 * GB  # bytes a second, shared by all pulls of this host
+    stall_seconds: float = 300.0  # a pull that gets nothing for so long is ended
     disk: float = 500.0 * GB
     image_bytes: float = 50.0 * GB  # of an image without a given size
     vm_bytes: float = 5.0 * GB  # what a clone takes beyond its image
     max_running: int = 0  # 0: no limit
+    disk_growth: float = 0.0  # percent an hour by which a guest's disk fills up
 
 
 class _Vm:
@@ -54,6 +73,7 @@ class _Vm:
         self.view = VmView(name=spec.name, state=VmState.STOPPED)
         self.task: asyncio.Task[None] | None = None
         self.ended = asyncio.Event()
+        self.started_at = 0.0  # monotonic
 
     def now_is(self, state: VmState, address: str = "") -> None:
         self.view = msgspec.structs.replace(self.view, state=state, address=address)
@@ -75,19 +95,28 @@ class SimDriver(VmDriver):
         host: Host | None = None,
         guest: Guest = _idle,
         registry: Mapping[str, float] | None = None,
+        tags: Mapping[str, str] | None = None,
+        programs: Mapping[str, Program] | None = None,
+        uplink: Uplink | None = None,
     ) -> None:
         self._clock = clock
         self.host = host or Host()
         self.guest = guest
         self.registry = registry  # images that exist, with their sizes; None: every image exists
+        self.tags = dict(tags or {})  # what references without a digest mean now
+        self.programs = dict(programs or {})  # that `exec` finds in every guest
+        self.services: dict[int, Callable[[], AbstractAsyncContextManager[Connection]]] = {}
         self.history: list[str] = []  # every VM ever started, in order
         self.disk_percent: dict[
             str, float | None
         ] = {}  # by VM; what a guest reports about its disk
         self._vms: dict[str, _Vm] = {}
-        self._images: dict[str, float] = {}
-        self._pulls = 0
-        self._line_changed = asyncio.Event()
+        self._logs: dict[
+            str, ConsoleLog
+        ] = {}  # also those of deleted VMs, until they are forgotten
+        self._images: dict[str, ImageView] = {}
+        self._pulls: dict[str, asyncio.Lock] = {}
+        self._line = (uplink or Uplink(clock)).line(self.host.bandwidth)
         self._addresses = 1
         self._errors: dict[str, list[VmError]] = {}
         self._hangs: dict[str, int] = {}
@@ -102,10 +131,19 @@ class SimDriver(VmDriver):
         """Makes the next calls of a method never return."""
         self._hangs[method] = self._hangs.get(method, 0) + times
 
+    def stall_pulls(self) -> None:
+        """Lets the network deliver nothing until `heal`."""
+        self._line.stall()
+
+    def slow_down(self, bandwidth: float) -> None:
+        """Changes the bandwidth of this host's line."""
+        self._line.set_bandwidth(bandwidth)
+
     def heal(self) -> None:
         """Removes planned faults; calls that hang stay so until they are cancelled."""
         self._errors.clear()
         self._hangs.clear()
+        self._line.stall(False)
 
     def spec(self, name: str) -> VmSpec:
         """What a VM was created from."""
@@ -127,18 +165,18 @@ class SimDriver(VmDriver):
     def kill(self, name: str, *, reason: str = "the VM's process died") -> None:
         """Ends one VM at once; its guest reports nothing."""
         vm = self._vms.get(name)
-        if vm is not None and vm.view.state in (VmState.BOOTING, VmState.RUNNING):
+        if vm is not None and vm.view.state in _UP:
             self._end(vm, None, reason)
 
     def add_foreign_vm(self, name: str) -> None:
         """Adds a running VM that the agent did not create."""
         vm = self._vms[name] = _Vm(VmSpec(name=name, image="", cpu_milli=0, memory_mb=0))
-        vm.now_is(VmState.RUNNING, "192.168.64.254")
+        vm.view = VmView(name=name, state=VmState.RUNNING, owned=False, address="192.168.64.254")
 
     def power_off_host(self) -> None:
         """Cuts the power: every guest ends at once and reports nothing."""
         for vm in self._vms.values():
-            if vm.view.state in (VmState.BOOTING, VmState.RUNNING):
+            if vm.view.state in _UP:
                 self._end(vm, None, "the host lost its power")
 
     # ── the contract ────────────────────────────────────────────────────────────────────────────
@@ -153,17 +191,20 @@ class SimDriver(VmDriver):
         """Clone; the VM appears when the clone is complete."""
         await self._fault("create")
         if spec.name in self._vms:
+            self._owned(spec.name)
             return
         if spec.image not in self._images:
             raise ImageMissing(spec.image)
         self._need(self.host.vm_bytes)
         await self._clock.sleep(self.host.clone_seconds)
         self._vms.setdefault(spec.name, _Vm(spec))
+        self._logs.setdefault(spec.name, ConsoleLog())
+        self._use(spec.image)
 
     async def start(self, name: str) -> None:
         """Boots in the background, on the host."""
         await self._fault("start")
-        vm = self._vms.get(name)
+        vm = self._owned(name)
         if vm is None:
             raise DriverFailed(f"{name} does not exist")
         if vm.view.state is VmState.EXITED:
@@ -171,8 +212,9 @@ class SimDriver(VmDriver):
         if vm.view.state is not VmState.STOPPED:
             return
         if 0 < self.host.max_running <= self._running():
-            raise DriverFailed("the number of VMs exceeds the system limit")
+            raise SlotsFull(f"{self._running()} of {self.host.max_running} slots are in use")
         vm.now_is(VmState.BOOTING)
+        vm.started_at = self._clock.monotonic()
         self.history.append(name)
         # An empty context: the task belongs to the host and outlives the agent that asked for it.
         loop = asyncio.get_running_loop()
@@ -181,8 +223,8 @@ class SimDriver(VmDriver):
     async def stop(self, name: str, *, grace: float) -> None:
         """Asks, waits, powers off."""
         await self._fault("stop")
-        vm = self._vms.get(name)
-        if vm is None or vm.view.state not in (VmState.BOOTING, VmState.RUNNING):
+        vm = self._owned(name)
+        if vm is None or vm.view.state not in _UP:
             return
         if vm.task is not None:
             vm.task.cancel()
@@ -196,45 +238,130 @@ class SimDriver(VmDriver):
         """Remove what is not running."""
         await self._fault("delete")
         await self._clock.sleep(self.host.delete_seconds)
-        vm = self._vms.get(name)
+        vm = self._owned(name)
         if vm is None:
             return
-        if vm.view.state in (VmState.BOOTING, VmState.RUNNING):
+        if vm.view.state in _UP:
             raise DriverFailed(f"{name} is running")
         del self._vms[name]
         self.disk_percent.pop(name, None)
 
-    async def images(self) -> tuple[str, ...]:
+    async def forget(self, name: str) -> None:
+        """Drops the log."""
+        await self._fault("forget")
+        if name not in self._vms:
+            self._logs.pop(name, None)
+
+    async def resolve(self, image: str) -> ResolvedImage:
+        """What a tag means by the test's table; an image without a tag in it means itself."""
+        await self._fault("resolve")
+        pinned = self.tags.get(image, image)
+        return ResolvedImage(reference=pinned, bytes=int(self._size(pinned)))
+
+    async def images(self) -> tuple[ImageView, ...]:
         """What is on the disk."""
         await self._fault("images")
-        return tuple(self._images)
+        return tuple(self._images.values())
 
-    async def pull(self, image: str) -> None:
-        """Transfers it over the shared line; a partial transfer is lost when it is cancelled."""
+    async def pull(
+        self, image: str, *, progress: Callable[[PullProgress], None] = ignore_progress
+    ) -> None:
+        """Transfers it over the shared uplink; a partial transfer is lost when it is cancelled."""
         await self._fault("pull")
-        if image in self._images:
-            return
-        if self.registry is not None and image not in self.registry:
-            raise ImageMissing(f"{image} is not in the registry")
-        size = self.host.image_bytes if self.registry is None else self.registry[image]
-        self._need(size)
-        await self._transfer(size)
-        self._need(size)
-        self._images[image] = size
+        async with self._pulls.setdefault(image, asyncio.Lock()):
+            if image in self._images:
+                return
+            size = self._size(image)
+            self._need(size)
+
+            def report(done: float) -> None:
+                percent = 100.0 * done / size if size else 100.0
+                progress(PullProgress(percent=percent, bytes_done=int(done), bytes_total=int(size)))
+
+            if not await self._line.transfer(
+                size, stall_after=self.host.stall_seconds, report=report
+            ):
+                raise Stalled(f"{image}: nothing arrived for {self.host.stall_seconds:.0f} s")
+            self._need(size)
+            self._images[image] = ImageView(
+                reference=image, bytes=int(size), last_used=self._clock.now()
+            )
 
     async def remove_image(self, image: str) -> None:
         """Free its space."""
         await self._fault("remove_image")
         self._images.pop(image, None)
 
+    @contextlib.asynccontextmanager
+    async def _exec(
+        self, name: str, argv: tuple[str, ...], tty: TerminalSize | None
+    ) -> AsyncIterator[ExecSession]:
+        await self._fault("exec")
+        vm = self._vms.get(name)
+        if vm is None or vm.view.state is not VmState.RUNNING:
+            raise Unreachable(f"{name} is not running")
+        async with running(self.programs, argv, tty) as session:
+            yield session
+
+    def exec(
+        self, name: str, argv: tuple[str, ...], *, tty: TerminalSize | None = None
+    ) -> AbstractAsyncContextManager[ExecSession]:
+        """Runs one of the test's programs."""
+        return self._exec(name, argv, tty)
+
+    async def logs(self, name: str, *, follow: bool = False) -> AsyncIterator[bytes]:
+        """What `write_log` wrote."""
+        log = self._logs.get(name)
+        sent = 0
+        while log is not None:
+            changed, vm = log.changed, self._vms.get(name)
+            if len(log.text) > sent:
+                piece, sent = bytes(log.text[sent:]), len(log.text)
+                yield piece
+                continue
+            if not follow or vm is None or vm.view.state is VmState.EXITED:
+                return
+            await changed.wait()
+
+    def write_log(self, name: str, text: bytes) -> None:
+        """Writes to a VM's console."""
+        self._logs[name].write(text)
+
+    @contextlib.asynccontextmanager
+    async def _dial(self, name: str, port: int) -> AsyncIterator[Connection]:
+        await self._fault("dial")
+        service = self.services.get(port)
+        vm = self._vms.get(name)
+        if service is None or vm is None or vm.view.state is not VmState.RUNNING:
+            raise Unreachable(f"{name} serves nothing at port {port}")
+        async with service() as connection:
+            yield connection
+
+    def dial(self, name: str, port: int) -> AbstractAsyncContextManager[Connection]:
+        """Connects to one of the test's services."""
+        return self._dial(name, port)
+
     async def disk_usage(self, name: str) -> float | None:
-        """What a test has set, else a third."""
+        """What a test has set, else a third and the growth since the start."""
         await self._fault("disk_usage")
         await self._clock.sleep(self.host.probe_seconds)
         vm = self._vms.get(name)
         if vm is None or vm.view.state is not VmState.RUNNING:
             return None
-        return self.disk_percent.get(name, 33.0)
+        if name in self.disk_percent:
+            return self.disk_percent[name]
+        hours = (self._clock.monotonic() - vm.started_at) / 3600.0
+        return min(100.0, 33.0 + hours * self.host.disk_growth)
+
+    async def capacity(self) -> HostCapacity:
+        """Disk and slots."""
+        await self._fault("capacity")
+        return HostCapacity(
+            disk_total=int(self.host.disk),
+            disk_free=int(self.host.disk - self._used()),
+            slots=self.host.max_running,
+            slots_used=self._running(),
+        )
 
     # ── internal ──────────────────────────────────────────────────────────────────────────────────
 
@@ -258,43 +385,46 @@ class SimDriver(VmDriver):
         vm.view = VmView(
             name=vm.view.name,
             state=VmState.EXITED,
+            owned=vm.view.owned,
             exit_code=code,
             exit_reason=reason,
             finished_at=self._clock.now(),
         )
         vm.ended.set()
+        if vm.view.name in self._logs:
+            self._logs[vm.view.name].write(b"")  # whoever follows it sees that the VM has ended
         if vm.task is not None and not vm.task.done():
             vm.task.cancel()
 
+    def _owned(self, name: str) -> _Vm | None:
+        vm = self._vms.get(name)
+        if vm is not None and not vm.view.owned:
+            raise DriverFailed(f"{name} was not created here: it is left alone")
+        return vm
+
     def _running(self) -> int:
-        up = (VmState.BOOTING, VmState.RUNNING)
-        return sum(vm.view.state in up for vm in self._vms.values())
+        return sum(vm.view.state in _UP for vm in self._vms.values())
+
+    def _size(self, image: str) -> float:
+        if self.registry is None:
+            return self.host.image_bytes
+        if image not in self.registry:
+            raise ImageMissing(f"{image} is not in the registry")
+        return self.registry[image]
+
+    def _use(self, image: str) -> None:
+        held = self._images.get(image)
+        if held is not None:
+            self._images[image] = msgspec.structs.replace(held, last_used=self._clock.now())
+
+    def _used(self) -> float:
+        return sum(image.bytes for image in self._images.values()) + self.host.vm_bytes * len(
+            self._vms
+        )
 
     def _need(self, size: float) -> None:
-        used = sum(self._images.values()) + self.host.vm_bytes * len(self._vms)
-        if used + size > self.host.disk:
+        if self._used() + size > self.host.disk:
             raise NoSpace("No space left on device")
-
-    async def _transfer(self, size: float) -> None:
-        """Transfers so many bytes; concurrent pulls get equal shares."""
-        self._share(+1)
-        try:
-            while size >= 1.0:
-                rate = self.host.bandwidth / self._pulls
-                began = self._clock.monotonic()
-                try:
-                    async with self._clock.timeout(size / rate):
-                        await self._line_changed.wait()
-                except TimeoutError:
-                    return
-                size -= (self._clock.monotonic() - began) * rate
-        finally:
-            self._share(-1)
-
-    def _share(self, change: int) -> None:
-        self._pulls += change
-        changed, self._line_changed = self._line_changed, asyncio.Event()
-        changed.set()
 
     async def _fault(self, method: str) -> None:
         left = self._hangs.get(method, 0)

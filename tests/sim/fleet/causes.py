@@ -303,6 +303,7 @@ CAUSES: dict[str, tuple[Cause, ...] | str] = {
         Cause(subject="pod", affected=_working, named=Constraint.RUNNING, settled=3.0, every=10.0),
     ),
     "reaper-meets-a-working-runner": (_STAMPED,),
+    "stamp-of-an-unknown-owner": (_STAMPED,),
     "runner-takes-another-job": (
         Cause(
             subject="job",
@@ -325,7 +326,7 @@ CAUSES: dict[str, tuple[Cause, ...] | str] = {
             subject="job",
             affected=_during_github_outage,
             named=Constraint.GITHUB_AWAY,
-            settled=20.0,
+            settled=24.0,
             every=3.0,
         ),
     ),

@@ -17,10 +17,11 @@ from runyard.sim.scenarios.acts import (
     warm,
 )
 from runyard.sim.scenarios.expectations import Expectation
-from runyard.sim.scenarios.pods import GRACE, POOL, QUICK, RICH
+from runyard.sim.scenarios.pods import GRACE, POOL, QUICK, RECOVER_EVERY, RICH, TEARDOWN
 from runyard.sim.scenarios.scenario import Scenario, Without
 from runyard.sim.shape import Shape, TenantShape
 from runyard.sim.violations import Violated
+from runyard.wire import names
 from runyard.wire.paths import DISPATCH
 
 BIRCH = TenantShape(name="birch", repositories=("shop",), vcpus=400, memory_gb=800, share=1.0)
@@ -89,6 +90,36 @@ async def reaper_meets_a_working_runner(fleet: Fleet) -> None:
     await until(fleet, Expectation.THE_JOB_ENDS_WELL, lambda: over(fleet, jobs), within=5 * MINUTE)
     await at_rest(fleet)
     expect(Expectation.EXECUTED_ONCE, fleet.github.jobs()[jobs[0]].executions == 1)
+
+
+async def stamp_of_an_unknown_owner(fleet: Fleet) -> None:
+    """Two Pods carry the stamp of an owner that no tenant matches: one hangs, the other one executes a job.
+
+    Nobody could say where to look for their runners, so such Pods stayed for ever. Now every scope is searched.
+    """
+    await warm(fleet)
+    await fleet.clock.sleep(GRACE)  # older than any grace for young ones
+    jobs = queue(fleet, 1, duration=12 * MINUTE)
+    await until(fleet, Expectation.IT_RUNS, lambda: len(running(fleet)) == 1, within=MINUTE)
+    (busy,) = running(fleet)
+    fleet.break_next("hang-before-jit")
+    await until(fleet, Expectation.ONE_HANGS, lambda: bool(_hung(fleet)), within=MINUTE)
+    (hung,) = _hung(fleet)
+    for guest in (busy, hung):
+        body = {"metadata": {"labels": {names.POOL_OWNER: "nobody-we-know"}}}
+        await fleet.admin.patch(PODS, guest.pod, body, namespace=SPACE)
+        fleet.ledger.lose(guest.uid)
+    fleet.report(f"nobody knows the owner of {busy.pod} and {hung.pod}")
+    took = await until(
+        fleet,
+        Expectation.THE_LEAK_IS_GONE,
+        lambda: fleet.kube.find("pods", SPACE, hung.pod) is None,
+        within=2 * RECOVER_EVERY + TEARDOWN,
+    )
+    fleet.report(f"reaped within {took:.0f} s")
+    await until(fleet, Expectation.THE_JOB_ENDS_WELL, lambda: over(fleet, jobs), within=13 * MINUTE)
+    expect(Expectation.EXECUTED_ONCE, fleet.github.jobs()[jobs[0]].executions == 1)
+    await at_rest(fleet)
 
 
 async def runner_takes_another_job(fleet: Fleet) -> None:
@@ -195,6 +226,16 @@ SCENARIOS = (
         shapes=one_host,
         play=reaper_meets_a_working_runner,
         without=(Without(guard="busy_answer_counts", fails=Violated.BUSY_POD_DELETED),),
+    ),
+    Scenario(
+        name="stamp-of-an-unknown-owner",
+        summary="two Pods carry the stamp of an owner that no tenant matches; one of them executes a job",
+        shapes=one_host,
+        play=stamp_of_an_unknown_owner,
+        without=(
+            Without(guard="orphaned_stamped_pods", fails=Expectation.THE_LEAK_IS_GONE),
+            Without(guard="busy_answer_counts", fails=Violated.BUSY_POD_DELETED),
+        ),
     ),
     Scenario(
         name="runner-takes-another-job",

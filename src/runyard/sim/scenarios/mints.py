@@ -55,14 +55,16 @@ async def mints_of_one_account_fail(fleet: Fleet) -> None:
             jobs = queue(fleet, 1, duration=2.0, tenant=("acme", "cedar")[number % 2])
             started = partial(_started, fleet, jobs)
             took = await until(
-                fleet, Expectation.ANOTHERS_JOB_STARTS_SOON, started, within=SOON, step=0.05
+                fleet, Expectation.ANOTHERS_JOB_STARTS_SOON, started, within=MINUTE, step=0.05
             )
             waits.append(took)
-            await fleet.clock.sleep(5.0 - took)
+            await fleet.clock.sleep(max(0.0, 5.0 - took))
         mean = sum(waits) / len(waits)
         fleet.report(f"others waited {mean:.2f} s on average, {max(waits):.2f} s at most")
-        expect(Expectation.ANOTHERS_JOB_STARTS_SOON, mean <= MEAN, found=mean)
+        # The failed mints first: they are why others wait.
         _few_lost(fleet, before, used=len(waits))
+        expect(Expectation.ANOTHERS_JOB_STARTS_SOON, max(waits) <= SOON, found=max(waits))
+        expect(Expectation.ANOTHERS_JOB_STARTS_SOON, mean <= MEAN, found=mean)
         fleet.github.faults.repair()
         tried = partial(_fewer_queued, fleet, failing)
         await until(fleet, Expectation.BIRCH_IS_TRIED_AGAIN, tried, within=2 * MINUTE)
@@ -129,7 +131,7 @@ SCENARIOS = (
         summary="GitHub answers 500 to every runner registration of one account with twenty queued jobs",
         shapes=twelve_seats,
         play=mints_of_one_account_fail,
-        without=(Without(guard="exclude_failing", fails=Expectation.ANOTHERS_JOB_STARTS_SOON),),
+        without=(Without(guard="exclude_failing", fails=Expectation.FEW_FAILED_MINTS),),
     ),
     Scenario(
         name="storm-of-unknown-mints",
