@@ -142,8 +142,10 @@ class AgentHarness:
         return await self.until(reached, within=within)
 
 
-def pod_body(name: str, image: str, **changes: Any) -> dict[str, Any]:
-    labels = {names.RUNNER: "true", names.RUNNER_POOL: "a"}
+def pod_body(
+    name: str, image: str, *, labels: dict[str, str] | None = None, **changes: Any
+) -> dict[str, Any]:
+    labels = {names.RUNNER: "true", names.RUNNER_POOL: "a"} if labels is None else labels
     uid = {"fieldRef": {"fieldPath": "metadata.uid"}}
     env = [
         {"name": names.ENV_POD_NAME, "value": name},

@@ -7,7 +7,8 @@ crash can happen between any two.
 import msgspec
 
 from runyard.node.plans import actions as do
-from runyard.node.plans.pod import ImageFacts, ImageState, PodFacts, Snapshot
+from runyard.node.plans.images import ImageFacts, ImageState
+from runyard.node.plans.pod import PodFacts, Snapshot
 from runyard.node.plans.values import Record, vm_name
 from runyard.node.settings import Settings
 from runyard.vm.contract import VmState, VmView
@@ -84,7 +85,9 @@ class HostModel:
             suspect=self.suspect,
             listed=self.listed,
             vm=self.vm if self.listed else None,
-            image=ImageFacts(state=self.image, error="no" * (self.image is ImageState.FAILED)),
+            image=ImageFacts(
+                state=self.image, pinned=IMAGE, error="no" * (self.image is ImageState.FAILED)
+            ),
         )
 
     def crash(self) -> None:

@@ -1,14 +1,18 @@
 """Tests reading Pods and writing their status."""
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from tests.node.pod_model import SETTINGS, record
 
 from runyard.kube.objects import Reader
-from runyard.node.facts import HostPod, facts_of, status_patch
+from runyard.node.facts import HostPod, facts_of, status_patch, vm_spec
 from runyard.node.plans.actions import Report
+from runyard.node.plans.spec import UnsupportedSpec
 from runyard.node.plans.values import Outcome
+from runyard.node.settings import Settings
+from runyard.vm.contract import HostPolling
+from runyard.wire import names
 from runyard.wire.instants import to_rfc3339
 
 NOW = 1_800_000_000.0
@@ -16,7 +20,8 @@ NOW = 1_800_000_000.0
 
 def pod(meta: dict[str, Any] | None = None, **parts: Any) -> HostPod:
     container = {"name": "runner", "image": "i"}
-    body = {"metadata": {"name": "p", **(meta or {})}, "spec": {"containers": [container]}, **parts}
+    spec = {"containers": [container]}
+    body = {"metadata": {"name": "p", **(meta or {})}, "spec": spec, **parts}
     return Reader(HostPod).of(body)
 
 
@@ -81,3 +86,30 @@ HOSTILE: dict[str, dict[str, Any]] = {
 def test_a_malformed_pod_is_read_and_ignored(body: dict[str, Any]) -> None:
     odd = Reader(HostPod).of({"metadata": {"name": "p"}, **body})
     assert not facts_of(odd, SETTINGS, NOW).admitted
+
+
+POLLERS = {
+    "the host's setting": ("host", {}, "http://127.0.0.1:4000/x", "host"),
+    "the Pod goes first": ("host", {names.POLLER: "guest"}, "https://server/x", "guest"),
+    "the Pod wants the host": ("guest", {names.POLLER: "host"}, "http://127.0.0.1/x", "host"),
+    "a guest that would poll itself": ("guest", {}, "http://localhost:4000/x", "refused"),
+    "a word that means nothing": ("guest", {names.POLLER: "both"}, "https://server/x", "refused"),
+    "a Pod that is no runner": ("host", {}, "", "guest"),
+}
+
+
+@pytest.mark.parametrize(("setting", "annotations", "url", "found"), POLLERS.values(), ids=POLLERS)
+def test_who_polls_for_a_guest(
+    setting: Literal["host", "guest"], annotations: dict[str, str], url: str, found: str
+) -> None:
+    settings = Settings(node_name="n", poller=setting, server_ca="PEM", runner_archive="/a.tgz")
+    env = ({"name": names.ENV_DISPATCH_URL, "value": url},) if url else ()
+    spec = {"containers": [{"name": "runner", "image": "i", "env": env}]}
+    bound = pod({"annotations": annotations}, spec=spec)
+    if found == "refused":
+        with pytest.raises(UnsupportedSpec):
+            vm_spec(bound, record(), settings, token="t")
+        return
+    polling = vm_spec(bound, record(), settings, token="t").polling
+    wanted = HostPolling(url=url, ca="PEM", archive="/a.tgz") if found == "host" else None
+    assert polling == wanted

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import tempfile
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from runyard.http.messages import Request, Response
 from runyard.kube.client import Kube
 from runyard.node.deps import Deps
 from runyard.node.images import ImageStore
-from runyard.node.plans.pod import ImageState
+from runyard.node.plans.images import ImageState
 from runyard.node.records import Records
 from runyard.node.settings import Settings
 from runyard.node.vms import Vms
@@ -25,7 +26,16 @@ from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.health import Health
 from runyard.telemetry.log import get_logger
 from runyard.telemetry.meter import Meter
-from runyard.vm.contract import DriverFailed, VmSpec, VmState
+from runyard.vm.contract import (
+    DriverFailed,
+    Fault,
+    ImageMissing,
+    PullProgress,
+    Unreachable,
+    VmSpec,
+    VmState,
+    ignore_progress,
+)
 
 
 class CountingDriver(SimDriver):
@@ -35,9 +45,11 @@ class CountingDriver(SimDriver):
         super().__init__(clock, host=host)
         self.calls: list[str] = []
 
-    async def pull(self, image: str) -> None:
+    async def pull(
+        self, image: str, *, progress: Callable[[PullProgress], None] = ignore_progress
+    ) -> None:
         self.calls.append(f"pull {image}")
-        await super().pull(image)
+        await super().pull(image, progress=progress)
 
     async def remove_image(self, image: str) -> None:
         self.calls.append(f"remove {image}")
@@ -47,7 +59,7 @@ class CountingDriver(SimDriver):
 class ImagesHarness:
     """An image store with its driver, the images in use and the keys that it woke."""
 
-    def __init__(self) -> None:
+    def __init__(self, directory: Path, settings: Settings) -> None:
         self.clock = VirtualClock()
         host = Host(bandwidth=10.0, image_bytes=100.0, disk=250.0, vm_bytes=0.0)
         self.driver = CountingDriver(self.clock, host)
@@ -60,29 +72,45 @@ class ImagesHarness:
         self.deps = Deps(
             kube=Kube(Loopback(unavailable)),
             driver=self.driver,
-            records=Records(Path("/nowhere"), durable=False),
+            records=Records(directory, durable=False),
             clock=self.clock,
             rng=random.Random(1),
             meter=Meter(),
             log=get_logger("test"),
-            settings=Settings(node_name="n", images_every=1e9),
+            settings=settings,
             health=Health(self.clock, conditions.ALL),
             freshness=Freshness(self.clock),
         )
-        self.store = ImageStore(
-            self.deps, in_use=lambda: frozenset(self.used), wake=self.woken.append
+        self.deps.records.images.load()
+        self.store = self.reopened()
+
+    def reopened(self) -> ImageStore:
+        """A store as a new agent on this host has it."""
+        return ImageStore(
+            self.deps,
+            in_use=lambda: frozenset(self.used),
+            wake=self.woken.append,
+            owned=self.deps.records.images,
         )
 
 
-def run_images(scenario: Callable[[ImagesHarness], Coroutine[Any, Any, None]]) -> None:
-    async def main() -> None:
-        harness = ImagesHarness()
+SETTINGS = Settings(node_name="n", images_every=1e9)
+
+
+def run_images(
+    scenario: Callable[[ImagesHarness], Coroutine[Any, Any, None]],
+    directory: Path | None = None,
+    settings: Settings = SETTINGS,
+) -> None:
+    async def main(folder: Path) -> None:
+        harness = ImagesHarness(folder, settings)
         running = asyncio.get_running_loop().create_task(harness.store.run())
         await harness.clock.sleep(1)
         await scenario(harness)
         running.cancel()
 
-    run_virtual(main())
+    with tempfile.TemporaryDirectory() as name:
+        run_virtual(main(directory or Path(name)))
 
 
 def test_one_pull_wakes_all_waiting_keys() -> None:
@@ -192,7 +220,7 @@ def test_a_full_disk_without_unused_images_fails_the_pull() -> None:
 def test_a_list_that_began_before_a_change_is_not_used_after_it() -> None:
     async def scenario(harness: ImagesHarness) -> None:
         changes: list[str] = []
-        vms = Vms(harness.deps, on_change=changes.append)
+        vms = Vms(harness.deps, on_change=changes.append, on_list=lambda views: None)
         await harness.driver.pull("i")
         harness.driver.host = msgspec.structs.replace(harness.driver.host, list_seconds=10.0)
         async with asyncio.TaskGroup() as tasks:
@@ -211,5 +239,148 @@ def test_a_list_that_began_before_a_change_is_not_used_after_it() -> None:
         found = vms.get("vm")
         assert found is not None and found.state is VmState.STOPPED
         assert changes == ["vm"]
+
+    run_images(scenario)
+
+
+TAG, OLD, NEW = "registry/runner:1", "registry/runner@sha256:1", "registry/runner@sha256:2"
+
+
+def test_a_tag_is_resolved_before_it_is_pulled() -> None:
+    async def scenario(harness: ImagesHarness) -> None:
+        harness.driver.tags[TAG] = OLD
+        harness.store.request(TAG, "a")
+        await harness.clock.sleep(11)
+        assert harness.driver.calls == [f"pull {OLD}"]
+        facts = harness.store.facts(TAG)
+        assert (facts.state, facts.pinned) == (ImageState.HELD, OLD)
+
+    run_images(scenario)
+
+
+def test_a_tag_that_moved_is_looked_up_again_and_the_new_image_pulled() -> None:
+    async def scenario(harness: ImagesHarness) -> None:
+        harness.driver.tags[TAG] = OLD
+        harness.store.request(TAG, "a")
+        await harness.clock.sleep(11)
+        harness.driver.tags[TAG] = NEW
+        assert harness.store.facts(TAG).pinned == OLD, "one answer serves a minute"
+        await harness.clock.sleep(61)
+        assert harness.store.facts(TAG).state is ImageState.ABSENT
+        harness.store.request(TAG, "b")
+        await harness.clock.sleep(11)
+        assert harness.store.facts(TAG).pinned == NEW
+        assert harness.driver.calls == [f"pull {OLD}", f"pull {NEW}"]
+
+    run_images(scenario)
+
+
+def test_a_registry_that_is_away_does_not_stop_pods_whose_image_is_here() -> None:
+    async def scenario(harness: ImagesHarness) -> None:
+        harness.driver.tags[TAG] = OLD
+        harness.store.request(TAG, "a")
+        await harness.clock.sleep(72)
+        harness.driver.fail("resolve", Unreachable("connection refused"))
+        harness.store.request(TAG, "b")
+        await harness.clock.sleep(1)
+        assert harness.store.facts(TAG).pinned == OLD
+
+        again = harness.reopened()  # a new agent knows the digest from its records only
+        again.pins.remember(TAG, OLD)
+        await again.refresh()
+        assert again.facts(TAG).state is ImageState.ABSENT
+        harness.driver.fail("resolve", Unreachable("connection refused"))
+        assert await again.pins.resolve(TAG, held=(OLD,)) == OLD
+
+    run_images(scenario)
+
+
+def test_a_tag_that_the_registry_does_not_know_is_not_taken_from_an_earlier_answer() -> None:
+    async def scenario(harness: ImagesHarness) -> None:
+        harness.driver.tags[TAG] = OLD
+        harness.store.request(TAG, "a")
+        await harness.clock.sleep(72)
+        harness.driver.fail("resolve", ImageMissing(TAG))
+        harness.store.request(TAG, "b")
+        await harness.clock.sleep(1)
+        facts = harness.store.facts(TAG)
+        assert (facts.state, facts.fault) == (ImageState.FAILED, Fault.IMAGE_MISSING)
+
+    run_images(scenario)
+
+
+def test_an_image_that_another_tool_pulled_is_used_and_never_removed() -> None:
+    async def scenario(harness: ImagesHarness) -> None:
+        await harness.driver.pull("theirs")  # by hand, after our last list
+        harness.store.request("theirs", "a")
+        await harness.clock.sleep(1)
+        assert harness.store.facts("theirs").state is ImageState.HELD
+        assert harness.driver.calls == ["pull theirs"], "only their own pull"
+        assert await harness.store.remove("theirs") is False
+        assert await harness.store.reclaim() == 0
+        assert not any(held.owned for held in harness.store.snapshot())
+
+    run_images(scenario)
+
+
+def test_an_image_that_an_earlier_agent_pulled_is_still_ours(tmp_path: Path) -> None:
+    async def scenario(harness: ImagesHarness) -> None:
+        harness.store.request("ours", "a")
+        await harness.clock.sleep(11)
+        harness.deps.records.images.load()
+        again = harness.reopened()
+        await again.refresh()
+        assert [held.owned for held in again.snapshot()] == [True]
+        assert await again.remove("ours") is True
+        harness.deps.records.images.load()
+        assert "ours" not in harness.deps.records.images
+
+    run_images(scenario, tmp_path)
+
+
+def test_without_garbage_collection_a_full_disk_removes_nothing() -> None:
+    async def scenario(harness: ImagesHarness) -> None:
+        for image in ("one", "two", "three"):
+            harness.store.request(image, "a")
+            await harness.clock.sleep(2 if image == "three" else 15)
+        assert harness.store.held == ("one", "two")
+        assert harness.store.facts("three").fault is Fault.NO_SPACE
+        assert not any(call.startswith("remove") for call in harness.driver.calls)
+
+    run_images(scenario, settings=msgspec.structs.replace(SETTINGS, gc=False))
+
+
+def test_a_slow_pull_that_advances_completes_and_wakes_its_pods_on_the_way() -> None:
+    async def scenario(harness: ImagesHarness) -> None:
+        harness.driver.registry = {"big": 200.0}
+        harness.driver.slow_down(200.0 / 2400)  # 40 minutes
+        harness.store.request("big", "a")
+        await harness.clock.sleep(1200)
+        pull = harness.store.facts("big").pull
+        assert pull is not None and 49 < pull.percent < 51
+        assert len(harness.woken) > 60, "its Pod is queued every quarter of a minute"
+        await harness.clock.sleep(1205)
+        assert harness.store.facts("big").state is ImageState.HELD
+
+    run_images(scenario)
+
+
+def test_a_pull_that_stands_still_is_ended_with_its_reason() -> None:
+    async def scenario(harness: ImagesHarness) -> None:
+        harness.driver.stall_pulls()
+        harness.store.request("big", "a")
+        await harness.clock.sleep(harness.driver.host.stall_seconds + 1)
+        facts = harness.store.facts("big")
+        assert (facts.state, facts.fault) == (ImageState.FAILED, Fault.PULL_STALLED)
+
+    run_images(scenario)
+
+
+def test_a_driver_that_never_ends_a_pull_is_given_up() -> None:
+    async def scenario(harness: ImagesHarness) -> None:
+        harness.driver.hang("pull")
+        harness.store.request("big", "a")
+        await harness.clock.sleep(SETTINGS.deadlines.pull_stall + 1)
+        assert harness.store.facts("big").state is ImageState.FAILED
 
     run_images(scenario)

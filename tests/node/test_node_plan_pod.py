@@ -18,13 +18,14 @@ from tests.node.pod_model import (
 from tests.tiers import examples
 
 from runyard.node.plans import actions as do
-from runyard.node.plans.pod import ImageFacts, ImageState, PodFacts, Snapshot, outcome_of, plan_pod
+from runyard.node.plans.images import ImageFacts, ImageState, PullState, describe
+from runyard.node.plans.pod import PodFacts, Snapshot, outcome_of, plan_pod
 from runyard.node.plans.reasons import Why
 from runyard.node.plans.values import Outcome, Phase, Record, bounded, vm_name
 from runyard.vm.contract import VmState, VmView
 from runyard.wire import names
 
-HELD = ImageFacts(state=ImageState.HELD)
+HELD = ImageFacts(state=ImageState.HELD, pinned=IMAGE)
 PULLING = ImageFacts(state=ImageState.PULLING)
 FAILED = ImageFacts(state=ImageState.FAILED, error="401 from the registry", retry_in=12.0)
 RESULT = Outcome(exit_code=0, reason="Completed", finished_at=990.0)
@@ -52,7 +53,7 @@ ROWS: dict[str, tuple[Snapshot, tuple[type[do.Action], ...]]] = {
     "intended, image absent": (snapshot(record=record()), (do.PullImage,)),
     "intended, image being pulled": (snapshot(record=record(), image=PULLING), (do.PublishStatus,)),
     "intended, already published": (
-        snapshot(record=record(), image=PULLING, pod=facts(container="waiting:PullingImage")),
+        snapshot(record=record(), image=PULLING, pod=facts(container="waiting:Pulling")),
         (),
     ),
     "intended, pull failed": (snapshot(record=record(), image=FAILED), (do.PublishStatus, do.Wait)),
@@ -230,7 +231,7 @@ def pods(draw: st.DrawFn) -> PodFacts:
         finalizer=draw(booleans),
         deleting=draw(booleans),
         phase=draw(st.sampled_from(PHASES)),
-        container=draw(st.sampled_from(["", "waiting:PullingImage", "running", "terminated"])),
+        container=draw(st.sampled_from(["", "waiting:Pulling", "running", "terminated"])),
     )
 
 
@@ -357,3 +358,51 @@ def apply_event(model: HostModel, event: str) -> None:
 def test_a_vm_is_created_from_the_recorded_image() -> None:
     created = plan_pod(snapshot(record=record(), image=HELD), SETTINGS, NOW)[0]
     assert isinstance(created, do.CreateVm) and created.image == IMAGE
+
+
+def test_the_digest_of_a_tag_is_recorded_before_the_vm_is_created() -> None:
+    tagged = record(image="registry/runner:1")
+    held = ImageFacts(state=ImageState.HELD, pinned=IMAGE)
+    saved, created, _ = plan_pod(snapshot(record=tagged, image=held), SETTINGS, NOW)
+    assert isinstance(saved, do.SaveRecord) and saved.record.pinned == IMAGE
+    assert isinstance(created, do.CreateVm) and created.image == IMAGE
+
+
+def test_a_tag_that_moves_meanwhile_does_not_change_the_vm_of_a_pod() -> None:
+    pinned = record(image="registry/runner:1", pinned=IMAGE)
+    (pull,) = plan_pod(snapshot(record=pinned, image=ImageFacts()), SETTINGS, NOW)
+    assert isinstance(pull, do.PullImage) and pull.image == IMAGE
+
+
+def test_a_pull_that_advances_is_published_and_noted_for_the_start_deadline() -> None:
+    pull = PullState(percent=37.4, bytes_total=52_100_000_000, rate=110e6, at=NOW)
+    pulling = ImageFacts(state=ImageState.PULLING, pull=pull)
+    waiting = snapshot(record=record(), image=pulling)
+    published, stamped = plan_pod(waiting, SETTINGS, NOW)
+    assert isinstance(published, do.PublishStatus)
+    assert published.report.waiting == "Pulling"
+    assert published.report.message == describe(pull)
+    assert isinstance(stamped, do.StampProgress) and stamped.at == NOW
+    lately = facts(progress_at=NOW - SETTINGS.stamp_every + 1)
+    (only,) = plan_pod(snapshot(record=record(), image=pulling, pod=lately), SETTINGS, NOW)
+    assert isinstance(only, do.PublishStatus)
+    earlier = facts(progress_at=NOW - SETTINGS.stamp_every)
+    plan = plan_pod(snapshot(record=record(), image=pulling, pod=earlier), SETTINGS, NOW)
+    assert isinstance(plan[-1], do.StampProgress)
+
+
+@pytest.mark.parametrize(
+    ("pull", "line"),
+    {
+        "unknown": (None, ""),
+        "everything": (
+            PullState(percent=37.4, bytes_total=52_100_000_000, rate=110e6, at=NOW),
+            "37 % of 52.1 GB, 110 MB/s, about 5 min left",
+        ),
+        "percent only": (PullState(percent=4.6, at=NOW), "5 %"),
+        "no rate": (PullState(percent=0.0, bytes_total=10**9, at=NOW), "0 % of 1.0 GB"),
+        "no size": (PullState(percent=50.0, rate=2e6, at=NOW), "50 %, 2 MB/s"),
+    }.values(),
+)
+def test_what_is_not_known_of_a_pull_is_not_shown(pull: PullState | None, line: str) -> None:
+    assert describe(pull) == line

@@ -19,6 +19,7 @@ from runyard.node.records import Ledger
 from runyard.node.vms import Vms
 from runyard.vm.contract import ImageMissing, NoSpace
 from runyard.wire import names
+from runyard.wire.instants import to_rfc3339
 
 _reader: Reader[HostPod] = Reader(HostPod)
 
@@ -112,7 +113,7 @@ class Effects:
             async with deps.clock.timeout(deps.settings.deadlines.clone):
                 await deps.driver.create(spec)
         except ImageMissing:
-            self._images.missing(record.image)
+            self._images.missing(record.source)
             raise
         except NoSpace:
             await self._images.reclaim()
@@ -145,8 +146,24 @@ class Effects:
         finally:
             self._touch(action.uid)
 
-    def forget(self, uid: str) -> None:
-        """Delete the record. Our last effect on its VM is remembered until the Pod is gone."""
+    async def stamp(self, pod: HostPod, action: do.StampProgress) -> HostPod:
+        """Note when the Pod's start last moved on."""
+        raw = await self._deps.kube.patch(
+            PODS,
+            pod.metadata.name,
+            {"metadata": {"annotations": {names.START_PROGRESS_AT: to_rfc3339(action.at)}}},
+            namespace=pod.metadata.namespace,
+            uid=pod.metadata.uid,
+            resource_version=action.resource_version,
+        )
+        return _reader.of(raw)
+
+    async def forget(self, uid: str) -> None:
+        """Delete the VM's log, then the record. Our last effect on the VM is remembered until the Pod is gone."""
+        record = self._ledger.get(uid)
+        if record is not None:
+            async with self._deps.clock.timeout(self._deps.settings.deadlines.delete):
+                await self._deps.driver.forget(record.vm)
         self._ledger.forget(uid)
 
     def drop(self, uid: str) -> None:

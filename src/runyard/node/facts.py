@@ -6,16 +6,18 @@ field that other controllers own: their conditions are written back unchanged.
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
+from runyard.http.addresses import is_loopback
 from runyard.kube.objects import ContainerStatus, Meta, Resources
 from runyard.node.plans.actions import Report
 from runyard.node.plans.pod import PodFacts
-from runyard.node.plans.spec import EnvVar, cpu_milli, memory_mb, resolve_env
+from runyard.node.plans.spec import EnvVar, UnsupportedSpec, cpu_milli, memory_mb, resolve_env
 from runyard.node.plans.values import Record
 from runyard.node.settings import Settings
-from runyard.vm.contract import VmSpec
+from runyard.vm.contract import HostPolling, VmSpec
 from runyard.wire import names
 from runyard.wire.instants import from_rfc3339, to_rfc3339
 
@@ -37,12 +39,20 @@ class HostContainer(_Read, frozen=True):
     resources: Resources = Resources()
 
 
+class HostToleration(_Read, frozen=True):
+    """A toleration; one without a key tolerates every taint."""
+
+    key: str = ""
+
+
 class HostPodSpec(_Read, frozen=True):
     """The Pod's spec."""
 
     node_name: str = ""
     service_account_name: str = ""
     automount_service_account_token: bool | None = None
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[HostToleration, ...] = ()
     containers: tuple[HostContainer, ...] = ()
     init_containers: tuple[Any, ...] = ()
     ephemeral_containers: tuple[Any, ...] = ()
@@ -78,7 +88,7 @@ def facts_of(pod: HostPod, settings: Settings, now: float) -> PodFacts:
         image=spec.containers[0].image if spec.containers else "",
         pool=meta.labels.get(names.RUNNER_POOL, "unknown"),
         fits=_fits(spec),
-        opted_in=meta.labels.get(names.RUNNER) == "true",
+        opted_in=_opted_in(pod, settings),
         finalizer=names.VM_FINALIZER in meta.finalizers,
         deleting=bool(meta.deletion_timestamp),
         grace=_grace_left(meta, settings, now),
@@ -90,21 +100,58 @@ def facts_of(pod: HostPod, settings: Settings, now: float) -> PodFacts:
             c.get("type") == "Ready" and c.get("status") == "True" for c in status.conditions
         ),
         container=_container(status),
+        progress_at=_instant(meta.annotations.get(names.START_PROGRESS_AT, "")),
     )
+
+
+def _opted_in(pod: HostPod, settings: Settings) -> bool:
+    """Whether the Pod is meant for VMs: a runner, or one that selects hosts of our kind and tolerates their taint.
+
+    DaemonSets that tolerate everything name no taint, so they are never run as VMs.
+    """
+    if pod.metadata.labels.get(names.RUNNER) == "true":
+        return True
+    selects = pod.spec.node_selector.get(names.NODE_RUNTIME) == settings.runtime
+    return selects and any(each.key == names.NODE_TAINT for each in pod.spec.tolerations)
 
 
 def vm_spec(pod: HostPod, record: Record, settings: Settings, *, token: str) -> VmSpec:
     """The VM to create for a Pod; raises `UnsupportedSpec`."""
     container = pod.spec.containers[0]
     resources = {**container.resources.requests, **container.resources.limits}
+    env = _environment(pod, settings)
     return VmSpec(
         name=record.vm,
-        image=record.image,
+        image=record.source,
         cpu_milli=cpu_milli(resources, settings.vm_cpu_milli),
         memory_mb=memory_mb(resources, settings.vm_memory_mb),
-        env=_environment(pod, settings),
+        env=env,
         token=token,
+        polling=_polling(pod, dict(env), settings),
     )
+
+
+def _polling(pod: HostPod, env: Mapping[str, str], settings: Settings) -> HostPolling | None:
+    """How this host polls for the guest; None if the guest polls, or the Pod is no runner."""
+    url = env.get(names.ENV_DISPATCH_URL, "")
+    if not url:
+        return None
+    poller = pod.metadata.annotations.get(names.POLLER, settings.poller)
+    if poller == names.POLLER_HOST:
+        return HostPolling(
+            url=url,
+            ca=settings.server_ca,
+            runner=settings.runner_directory,
+            archive=settings.runner_archive,
+        )
+    if poller != names.POLLER_GUEST:
+        raise UnsupportedSpec(f"annotation {names.POLLER} is {poller!r}: use host or guest")
+    if settings.runtime == names.NODE_RUNTIME_TART and is_loopback(urlsplit(url).hostname or ""):
+        raise UnsupportedSpec(
+            f"the guest would poll {url}, which is the guest itself: set the pool's annotation"
+            f" {names.GUEST_DISPATCH_URL} to an address that guests reach, or {names.POLLER} to host"
+        )
+    return None
 
 
 def _environment(pod: HostPod, settings: Settings) -> tuple[tuple[str, str], ...]:
@@ -199,7 +246,7 @@ def _container_status(pod: HostPod, record: Record, report: Report) -> dict[str,
     return {
         "name": container.name,
         "image": record.image,
-        "imageID": record.image,
+        "imageID": record.source,
         "containerID": names.CONTAINER_ID_SCHEME + record.vm,
         "restartCount": 0,
         "ready": report.ready,

@@ -1,14 +1,13 @@
-"""Runs garbage collection: finds records without Pods, unused images and VMs without records."""
+"""Runs garbage collection: finds records without Pods, and unused images."""
 
 from collections.abc import Callable
 
 from runyard.node.deps import DEPENDENCY_ERRORS, Deps
 from runyard.node.images import ImageStore
-from runyard.node.metrics import UNOWNED_VMS, count_action
-from runyard.node.plans.gc import CountUnownedVms, RemoveImage, RequeuePod, Snapshot, plan_gc
+from runyard.node.metrics import count_action
+from runyard.node.plans.gc import RemoveImage, RequeuePod, Snapshot, plan_gc
 from runyard.node.pods import PodLoop
 from runyard.node.records import Ledger
-from runyard.node.vms import Vms
 from runyard.telemetry.loops import run_loop
 from runyard.telemetry.names import Loop
 
@@ -21,14 +20,12 @@ class GcLoop:
         deps: Deps,
         *,
         ledger: Ledger,
-        vms: Vms,
         images: ImageStore,
         pods: PodLoop,
         wake: Callable[[str], None],
     ) -> None:
         self._deps = deps
         self._ledger = ledger
-        self._vms = vms
         self._images = images
         self._pods = pods
         self._wake = wake
@@ -50,15 +47,13 @@ class GcLoop:
         )
 
     async def step(self) -> None:
-        """Do one pass; if the VMs cannot be listed, nothing is done."""
-        await self._vms.newer_than(0)
+        """Do one pass."""
         # Records first: one that appears later has its Pod in the store already.
         records = self._ledger.values()
         pods = self._pods.reflector.store.values()
         snapshot = Snapshot(
             records=records,
             pod_uids=tuple(pod.metadata.uid for pod in pods),
-            vms=self._vms.values(),
             images=self._images.snapshot(),
         )
         for action in plan_gc(snapshot, self._deps.settings):
@@ -67,6 +62,4 @@ class GcLoop:
                     self._wake(action.key)
                 case RemoveImage():
                     await self._images.remove(action.image)
-                case CountUnownedVms():
-                    self._deps.meter.set(UNOWNED_VMS, len(action.vms))
             count_action(self._deps.meter, action, "ok")

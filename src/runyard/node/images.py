@@ -1,12 +1,16 @@
-"""Manages the images of a host: pulls, use, removal.
+"""Manages the images of a host: what references mean, pulls with their progress, use, removal.
 
 Pulls run in workers of their own, a few at a time and one per image. A Pod that needs an image requests it, and its
-key is queued again when the pull has ended. So no heartbeat and no deletion ever waits for a pull.
+key is queued again when the pull has ended, and while it makes progress. So no heartbeat and no deletion ever waits
+for a pull.
 
 Invariants:
+- VMs are created from references with a digest; a tag is resolved first (`pins.py`).
 - One image is never pulled twice at once, nor pulled and removed at once.
-- An image is removed only while no Pod, no record and no pull uses it; what is being removed counts as
-  absent from the moment at which that was decided.
+- An image is removed only if this agent has pulled it (`owned_images.py`), and while no Pod, no record and no pull
+  uses it; what is being removed counts as absent from the moment at which that was decided.
+- A pull may take any time while it makes progress: the driver ends one that stands still, and so does the agent if
+  the driver does not.
 - A failed pull is remembered with the time before which it is not tried again.
 """
 
@@ -16,17 +20,20 @@ from collections.abc import Callable
 import msgspec
 
 from runyard.node.deps import DEPENDENCY_ERRORS, Deps
+from runyard.node.owned_images import OwnedImages
+from runyard.node.pins import Pins
 from runyard.node.plans.gc import HeldImage, RemoveImage, plan_gc
 from runyard.node.plans.gc import Snapshot as GcSnapshot
-from runyard.node.plans.pod import ImageFacts, ImageState
+from runyard.node.plans.images import ImageFacts, ImageState, PullState
 from runyard.node.plans.values import bounded
 from runyard.telemetry.loops import run_loop
 from runyard.telemetry.names import Loop
-from runyard.vm.contract import NoSpace, VmError
+from runyard.vm.contract import Fault, NoSpace, PullProgress, VmError
 
 
 class _Failure(msgspec.Struct, frozen=True):
     error: str
+    fault: Fault | None
     times: int
     retry_at: float  # monotonic
 
@@ -35,21 +42,35 @@ class ImageStore:
     """Images on this host, with their users."""
 
     def __init__(
-        self, deps: Deps, *, in_use: Callable[[], frozenset[str]], wake: Callable[[str], None]
+        self,
+        deps: Deps,
+        *,
+        in_use: Callable[[], frozenset[str]],
+        wake: Callable[[str], None],
+        owned: OwnedImages,
     ) -> None:
         self._deps = deps
         self._in_use = in_use
         self._wake = wake
+        self._owned = owned
+        self.pins = Pins(deps)
         self._last_used: dict[str, float] | None = None  # by held image; None before the first list
         self._waiting: dict[str, dict[str, None]] = {}  # image being pulled → keys to wake
+        self._pulling: dict[str, PullState] = {}  # by reference with digest
+        self._woken_at: dict[str, float] = {}  # when waiting keys were last queued for progress
         self._failures: dict[str, _Failure] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._queue: asyncio.Queue[str] = asyncio.Queue()
 
     @property
     def held(self) -> tuple[str, ...] | None:
-        """References of the images on this host; None before the first list."""
-        return None if self._last_used is None else tuple(self._last_used)
+        """References of the images on this host, tags that mean them included; None before the first list."""
+        if self._last_used is None:
+            return None
+        tags = tuple(
+            image for image in self._in_use() if self.pins.latest(image) in self._last_used
+        )
+        return tuple(dict.fromkeys((*self._last_used, *tags)))
 
     def facts(self, image: str, key: str = "") -> ImageFacts:
         """Return the state of an image; while it is being pulled, `key` is queued again when that has ended."""
@@ -57,13 +78,18 @@ class ImageStore:
         if waiting is not None:
             if key:
                 waiting[key] = None
-            return ImageFacts(state=ImageState.PULLING)
-        if self._last_used is not None and image in self._last_used:
-            return ImageFacts(state=ImageState.HELD)
+            return ImageFacts(
+                state=ImageState.PULLING, pull=self._pulling.get(self.pins.latest(image))
+            )
+        pinned = self._pinned(image)
+        if pinned is not None:
+            return ImageFacts(state=ImageState.HELD, pinned=pinned)
         failure = self._failures.get(image)
         wait = 0.0 if failure is None else failure.retry_at - self._deps.clock.monotonic()
         if failure is not None and wait > 0:
-            return ImageFacts(state=ImageState.FAILED, error=failure.error, retry_in=wait)
+            return ImageFacts(
+                state=ImageState.FAILED, error=failure.error, fault=failure.fault, retry_in=wait
+            )
         return ImageFacts(state=ImageState.ABSENT)
 
     def request(self, image: str, key: str) -> None:
@@ -103,37 +129,44 @@ class ImageStore:
         """List the images with the driver."""
         before = self._last_used or {}
         found = await self._deps.driver.images()
-        now = self._deps.clock.monotonic()
+        clock = self._deps.clock
+        now, instant = clock.monotonic(), clock.now()
         newer = {} if self._last_used is None else self._last_used
         # An image that was pulled during the call is kept: the list may be older than it.
-        arrived = [image for image in newer if image not in before]
-        self._last_used = {image: newer.get(image, now) for image in (*found, *arrived)}
+        held = {image: newer[image] for image in newer if image not in before}
+        for view in found:
+            idle = 0.0 if view.last_used is None else max(0.0, instant - view.last_used)
+            held[view.reference] = newer.get(view.reference, now - idle)
+        self._last_used = held
 
     def snapshot(self) -> tuple[HeldImage, ...]:
         """Return every image with its use, for garbage collection. An image in use now was last used now."""
         now = self._deps.clock.monotonic()
-        used = self._in_use()
+        used = self._used()
         held = {} if self._last_used is None else self._last_used
         for image in held:
-            if image in used or image in self._waiting:
+            if image in used:
                 held[image] = now
         return tuple(
-            HeldImage(image=image, used=image in used or image in self._waiting, idle=now - last)
+            HeldImage(image=image, owned=image in self._owned, used=image in used, idle=now - last)
             for image, last in held.items()
         )
 
     async def remove(self, image: str) -> bool:
-        """Remove an image unless it is in use."""
+        """Remove an image that this agent has pulled, unless it is in use."""
         async with self._lock(image):
-            if image in self._in_use() or image in self._waiting:
+            if image not in self._owned or image in self._used():
                 return False
             self.missing(image)
             async with self._deps.clock.timeout(self._deps.settings.deadlines.delete):
                 await self._deps.driver.remove_image(image)
+            self._owned.forget(image)
         return True
 
     async def reclaim(self) -> int:
-        """Free disk space: remove every image that is not in use; returns how many."""
+        """Free disk space: remove every image of ours that is not in use; returns how many."""
+        if not self._deps.settings.gc:
+            return 0
         removed = 0
         for action in plan_gc(
             GcSnapshot(images=self.snapshot(), disk_full=True), self._deps.settings
@@ -141,6 +174,19 @@ class ImageStore:
             if isinstance(action, RemoveImage):
                 removed += await self._try_remove(action.image)
         return removed
+
+    def _pinned(self, image: str) -> str | None:
+        """The image on this host that the reference means now; None if it is not here or not known."""
+        held = self._last_used or {}
+        if image in held:
+            return image
+        pinned = self.pins.current(image)
+        return pinned if pinned in held else None
+
+    def _used(self) -> frozenset[str]:
+        """Every reference that is in use or being pulled, with what it means."""
+        named = (*self._in_use(), *self._waiting)
+        return frozenset(pinned for image in named for pinned in self.pins.all(image))
 
     async def _try_remove(self, image: str) -> bool:
         try:
@@ -152,40 +198,77 @@ class ImageStore:
     async def _puller(self) -> None:
         while True:
             image = await self._queue.get()
-            error = await self._pull(image)
-            now = self._deps.clock.monotonic()
-            if error:
-                self._failures[image] = self._failed(image, error, now)
+            try:
+                await self._pull(image)
+            except (VmError, OSError) as error:
+                self._failures[image] = self._failed(image, error)
             else:
                 self._failures.pop(image, None)
-                held = {} if self._last_used is None else self._last_used
-                self._last_used = {**held, image: now}
             for key in self._waiting.pop(image):
                 self._wake(key)
 
-    async def _pull(self, image: str) -> str:
-        """Pull; if the disk is full, free space and pull once more; returns the error."""
+    async def _pull(self, image: str) -> None:
+        """Resolve and pull; if the disk is full, free space and pull once more."""
+        pinned = await self.pins.resolve(image, held=tuple(self._last_used or ()))
         try:
+            await self._pull_once(pinned)
+        except NoSpace:
+            if not await self.reclaim():
+                raise
+            await self._pull_once(pinned)
+        held = {} if self._last_used is None else self._last_used
+        self._last_used = {**held, pinned: self._deps.clock.monotonic()}
+
+    async def _pull_once(self, pinned: str) -> None:
+        clock, deadlines = self._deps.clock, self._deps.settings.deadlines
+        async with self._lock(pinned):
+            async with clock.timeout(deadlines.list):
+                await self.refresh()
+            if pinned in (self._last_used or {}):
+                return  # another tool has pulled it: it is not ours to remove
+            self._owned.add(pinned, now=clock.now())
+            began = clock.monotonic()
             try:
-                await self._pull_once(image)
-            except NoSpace:
-                if not await self.reclaim():
-                    raise
-                await self._pull_once(image)
-        except (VmError, OSError) as error:
-            text = bounded(f"{type(error).__name__}: {error}")
-            self._deps.log.warning("image pull failed", image=image, error=text)
-            return text
-        return ""
+                async with clock.timeout(deadlines.pull_stall) as limit:
 
-    async def _pull_once(self, image: str) -> None:
-        async with self._lock(image), self._deps.clock.timeout(self._deps.settings.deadlines.pull):
-            await self._deps.driver.pull(image)
+                    def advanced(found: PullProgress) -> None:
+                        limit.reschedule(clock.monotonic() + deadlines.pull_stall)
+                        self._advanced(pinned, found, began)
 
-    def _failed(self, image: str, error: str, now: float) -> _Failure:
+                    await self._deps.driver.pull(pinned, progress=advanced)
+            finally:
+                self._pulling.pop(pinned, None)
+                self._woken_at.pop(pinned, None)
+
+    def _advanced(self, pinned: str, found: PullProgress, began: float) -> None:
+        """Keep the progress of a pull, and queue the Pods that wait for it, though not too often."""
+        now = self._deps.clock.monotonic()
+        before = self._pulling.get(pinned)
+        if before is not None and found.percent <= before.percent:
+            return
+        rate = found.bytes_done / (now - began) if now > began else 0.0
+        self._pulling[pinned] = PullState(
+            percent=found.percent,
+            bytes_total=found.bytes_total,
+            rate=rate,
+            at=self._deps.clock.now(),
+        )
+        if now - self._woken_at.get(pinned, began) < self._deps.settings.progress_every:
+            return
+        self._woken_at[pinned] = now
+        for image, keys in self._waiting.items():
+            if self.pins.latest(image) == pinned:
+                for key in keys:
+                    self._wake(key)
+
+    def _failed(self, image: str, error: Exception) -> _Failure:
+        text = bounded(f"{type(error).__name__}: {error}")
+        fault = error.fault if isinstance(error, VmError) else None
+        self._deps.log.warning("image pull failed", image=image, error=text)
         before = self._failures.get(image)
         times = 1 if before is None else before.times + 1
-        return _Failure(error, times, now + backoff(self._deps, times))
+        retry_at = self._deps.clock.monotonic() + backoff(self._deps, times)
+        return _Failure(text, fault, times, retry_at)
 
     def _lock(self, image: str) -> asyncio.Lock:
         return self._locks.setdefault(image, asyncio.Lock())

@@ -22,11 +22,11 @@ from runyard.node.plans import actions as do
 from runyard.node.plans.pod import Snapshot, create_failed, differs, plan_pod
 from runyard.node.plans.reasons import Why
 from runyard.node.plans.spec import UnsupportedSpec
-from runyard.node.plans.values import vm_name
+from runyard.node.plans.values import Record, vm_name
 from runyard.node.records import Ledger
 from runyard.node.vms import Vms
 from runyard.telemetry.names import Loop, error_slug
-from runyard.vm.contract import VmError
+from runyard.vm.contract import SlotsFull, VmError
 
 _MOST_STEPS = 40  # a Pod's life has a dozen; more means that two decisions undo each other
 
@@ -156,7 +156,7 @@ class PodLoop:
             None if target.pod is None else facts_of(target.pod, deps.settings, deps.clock.now())
         )
         name = record.vm if record is not None else vm_name(target.key.partition("/")[2], uid)
-        image = record.image if record is not None else ""
+        image = record.source if record is not None else ""
         _, not_before = self._holds.get(uid, (0, 0.0))
         return Snapshot(
             uid=uid,
@@ -208,7 +208,7 @@ class PodLoop:
             case do.DeleteVm():
                 await self._effects.remove(action)
             case do.DeleteRecord():
-                self._effects.forget(target.uid)
+                await self._effects.forget(target.uid)
             case do.VerifyPod():
                 target.proven_gone = await self._effects.gone(action)
                 return not target.proven_gone
@@ -230,6 +230,8 @@ class PodLoop:
         match action:
             case do.AddFinalizer():
                 self._set_pod(target, await self._effects.add_finalizer(pod, action))
+            case do.StampProgress():
+                self._set_pod(target, await self._effects.stamp(pod, action))
             case do.PublishStatus():
                 record = self._ledger.get(target.uid)
                 assert record is not None, "the plan publishes only what a record says"
@@ -259,15 +261,7 @@ class PodLoop:
                 await self._effects.start(action)
                 self._holds.pop(target.uid, None)
         except (VmError, UnsupportedSpec, OSError, KubeError, TransportError) as error:
-            failures = self._holds.get(target.uid, (0, 0.0))[0] + 1
-            target.wait = backoff(self._deps, failures)
-            self._holds[target.uid] = (failures, self._deps.clock.monotonic() + target.wait)
-            count_action(self._deps.meter, action, error_slug(error))
-            text = f"{type(error).__name__}: {error}"
-            self._deps.log.warning(
-                "VM could not be provisioned", pod=target.key, vm=record.vm, error=text
-            )
-            report = create_failed(text)
+            report = self._failed(target, record, action, error)
             if differs(facts_of(pod, self._deps.settings, self._deps.clock.now()), report):
                 await self._apply_to_pod(
                     target,
@@ -275,6 +269,26 @@ class PodLoop:
                 )
             return True
         return False
+
+    def _failed(
+        self, target: _Target, record: Record, action: do.Action, error: Exception
+    ) -> do.Report:
+        """Count a failure, decide when to try again, and return what the Pod's status says about it."""
+        deps, text = self._deps, f"{type(error).__name__}: {error}"
+        count_action(deps.meter, action, error_slug(error))
+        failures, _ = self._holds.get(target.uid, (0, 0.0))
+        if isinstance(error, SlotsFull):
+            # No failure: it waits for another VM's end, and tries again at once after it.
+            target.wait = deps.settings.slots_full_every
+            deps.log.info("waiting for a VM slot", pod=target.key, vm=record.vm, detail=str(error))
+        else:
+            failures += 1
+            target.wait = backoff(deps, failures)
+            deps.log.warning(
+                "VM could not be provisioned", pod=target.key, vm=record.vm, error=text
+            )
+        self._holds[target.uid] = (failures, deps.clock.monotonic() + target.wait)
+        return create_failed(text, error.fault if isinstance(error, VmError) else None)
 
     def _set_pod(self, target: _Target, pod: HostPod | None) -> None:
         target.pod = pod

@@ -1,4 +1,4 @@
-"""Keeps the durable records of this host's VMs, one small file each.
+"""Keeps the durable records of this host's VMs, one small file each, and beside them those of its images.
 
 Invariants:
 - A file is replaced whole and synced (`files.write_whole`): a crash leaves the old record or the new one.
@@ -13,8 +13,10 @@ from pathlib import Path
 import msgspec
 
 from runyard.files import sync_directory, write_whole
+from runyard.node.owned_images import OwnedImages
 from runyard.node.plans.values import Record
 
+IMAGES = "images"  # the records of images, in a directory of their own
 _SUFFIX = ".json"
 _DRAFT = "."  # the beginning of the name of a file that is being written
 _UNREADABLE = ".unreadable"
@@ -28,6 +30,7 @@ class Records:
     def __init__(self, directory: Path, *, durable: bool = True) -> None:
         self._directory = directory
         self._durable = durable
+        self.images = OwnedImages(directory / IMAGES, durable=durable)
 
     def load(self) -> dict[str, Record]:
         """Return every readable record by uid; renames unreadable ones and removes unfinished drafts."""

@@ -1,5 +1,7 @@
 """The settings of one host's agent."""
 
+from typing import Literal
+
 import msgspec
 
 from runyard.wire import names
@@ -8,7 +10,8 @@ from runyard.wire import names
 class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
     """How long one effect may take, in seconds. A hang is an error like any other."""
 
-    pull: float = 1200.0
+    resolve: float = 60.0
+    pull_stall: float = 900.0  # without any progress; longer than the drivers' own limit
     clone: float = 300.0
     start: float = 120.0
     stop_margin: float = 30.0  # on top of the grace period
@@ -32,7 +35,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     dispatch_url: str = ""
     """Replaces the dispatch URL in the Pods' environment, where guests reach the server by another address."""
 
-    # The Node's capacity, and the size of a VM whose Pod requests none.
+    poller: Literal["host", "guest"] = "guest"
+    """Who asks the server for a job: a script in the guest, or this host, which then starts the runner in the guest. A
+    Pod's annotation `runyard.dev/poller` goes first."""
+    server_ca: str = ""  # certificates (PEM) by which this host checks the server when it polls
+    runner_directory: str = ""  # of the Actions runner in guests; empty: the usual places
+    runner_archive: str = ""  # on this host, for guests without a runner
+
+    # The Node's capacity, and the size of a VM whose Pod requests none; 0: the image's own size.
     cpu_milli: int = 8000
     memory_mb: int = 16384
     pods: int = 2
@@ -57,7 +67,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     pulls: int = 2  # images pulled at the same time
     retry_base: float = 5.0
     retry_cap: float = 300.0
-    gc_images: bool = True
+    pin_seconds: float = 60.0  # how long a tag is taken to mean the same
+    progress_every: float = 15.0  # a pull's progress is published so often
+    stamp_every: float = 60.0  # and noted for the pool's start deadline so often
+    slots_full_every: float = 5.0  # a Pod that waits for a VM slot tries again
+    gc: bool = True
+    """Whether this agent collects garbage at all. Without it, images and orphans stay until they are removed by hand;
+    a VM of ours is still deleted when its Pod ends."""
     image_idle: float = 24 * 3600.0  # an image unused for so long is removed
     workers: int = 0  # Pods worked on at once; 0: enough for every slot twice
 

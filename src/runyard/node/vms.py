@@ -15,11 +15,18 @@ from runyard.vm.contract import VmView
 
 
 class Vms:
-    """The newest list of VMs. `on_change` gets the names whose view changed."""
+    """The newest list of VMs. `on_change` gets the names whose view changed, `on_list` every new list."""
 
-    def __init__(self, deps: Deps, *, on_change: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        deps: Deps,
+        *,
+        on_change: Callable[[str], None],
+        on_list: Callable[[tuple[VmView, ...]], None],
+    ) -> None:
         self._deps = deps
         self._on_change = on_change
+        self._on_list = on_list
         self._views: dict[str, VmView] = {}
         self._lock = asyncio.Lock()
         self.begun = 0  # lists begun so far
@@ -72,6 +79,7 @@ class Vms:
         before, self._views = self._views, {view.name: view for view in listed}
         self.seen = number
         self._last_success = self._deps.clock.monotonic()
+        self._on_list(listed)
         for name in {**before, **self._views}:
             if before.get(name) != self._views.get(name):
                 self._on_change(name)

@@ -78,6 +78,13 @@ class PublishStatus(Action, frozen=True, tag=True):
     report: Report
 
 
+class StampProgress(Action, frozen=True, tag=True):
+    """Note in the Pod when its start last moved on, for the pool's start deadline."""
+
+    at: float
+    resource_version: str
+
+
 class StopVm(Action, frozen=True, tag=True):
     """Request a shutdown from the guest, wait for the grace period, then power off."""
 

@@ -1,8 +1,8 @@
 """Plans garbage collection on one host.
 
 Records without a Pod are queued for the Pod plan, which alone ends VMs and first verifies that the Pod is gone.
-Unused images are removed: after a long idle time, or at once when the disk is full. VMs without a record are counted
-and left alone: they belong to a person or to another tool.
+Unused images that the agent pulled are removed: after a long idle time, or at once when the disk is full. Images and
+VMs without a record are left alone: they belong to a person or to another tool.
 """
 
 import msgspec
@@ -17,6 +17,7 @@ class HeldImage(msgspec.Struct, frozen=True, kw_only=True):
     """An image on this host."""
 
     image: str
+    owned: bool  # this agent has pulled it
     used: bool  # by a Pod, a record, or a pull
     idle: float  # seconds since its last use
 
@@ -26,7 +27,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     records: tuple[Record, ...] = ()
     pod_uids: tuple[str, ...] = ()
-    vms: tuple[VmView, ...] | None = None  # None: could not be listed
     images: tuple[HeldImage, ...] = ()
     disk_full: bool = False
 
@@ -46,14 +46,7 @@ class RemoveImage(msgspec.Struct, frozen=True, kw_only=True):
     reason: Why
 
 
-class CountUnownedVms(msgspec.Struct, frozen=True, kw_only=True):
-    """Publish how many VMs have no record."""
-
-    vms: tuple[str, ...]
-    reason: Why
-
-
-Action = RequeuePod | RemoveImage | CountUnownedVms
+Action = RequeuePod | RemoveImage
 
 
 def plan_gc(snapshot: Snapshot, settings: Settings) -> tuple[Action, ...]:
@@ -64,28 +57,24 @@ def plan_gc(snapshot: Snapshot, settings: Settings) -> tuple[Action, ...]:
         for record in snapshot.records
         if record.uid not in bound
     )
-    return (*orphans, *_unowned(snapshot), *_images(snapshot, settings))
+    return (*orphans, *_images(snapshot, settings))
 
 
-def _unowned(snapshot: Snapshot) -> tuple[Action, ...]:
-    if snapshot.vms is None:
-        return ()
-    ours = frozenset(record.vm for record in snapshot.records)
-    unknown = tuple(vm.name for vm in snapshot.vms if vm.name not in ours)
-    return (CountUnownedVms(vms=unknown, reason=Why.NO_RECORD),)
+def unowned(vms: tuple[VmView, ...], records: tuple[Record, ...]) -> tuple[str, ...]:
+    """The VMs on this host that have no record: they are counted, and never touched."""
+    ours = frozenset(record.vm for record in records)
+    return tuple(vm.name for vm in vms if vm.name not in ours)
 
 
 def _images(snapshot: Snapshot, settings: Settings) -> tuple[Action, ...]:
-    if not settings.gc_images:
-        return ()
     if snapshot.disk_full:
         return tuple(
             RemoveImage(image=held.image, reason=Why.DISK_FULL)
             for held in snapshot.images
-            if not held.used
+            if held.owned and not held.used
         )
     return tuple(
         RemoveImage(image=held.image, reason=Why.IMAGE_UNUSED)
         for held in snapshot.images
-        if not held.used and held.idle >= settings.image_idle
+        if held.owned and not held.used and held.idle >= settings.image_idle
     )

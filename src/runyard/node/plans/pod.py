@@ -11,8 +11,6 @@ Invariants, each a property in the tests:
 - A uid that has a result, or that may have run and cannot be accounted for, is never started.
 """
 
-from enum import StrEnum
-
 import msgspec
 
 from runyard.node.plans.actions import (
@@ -29,15 +27,17 @@ from runyard.node.plans.actions import (
     RemoveFinalizer,
     Report,
     SaveRecord,
+    StampProgress,
     StartVm,
     StopVm,
     VerifyPod,
     Wait,
 )
+from runyard.node.plans.images import ImageFacts, ImageState, PullState, describe
 from runyard.node.plans.reasons import PodReason, Why
 from runyard.node.plans.values import Outcome, Phase, Record, bounded, vm_name
 from runyard.node.settings import Settings
-from runyard.vm.contract import VmState, VmView
+from runyard.vm.contract import Fault, VmState, VmView
 from runyard.wire import names
 
 Plan = tuple[Action, ...]
@@ -53,7 +53,7 @@ class PodFacts(msgspec.Struct, frozen=True, kw_only=True):
     image: str
     pool: str
     fits: bool  # a VM can run it: one container, no init containers
-    opted_in: bool  # labelled as a runner
+    opted_in: bool  # a runner, or a Pod that selects hosts of our kind and tolerates their taint
     finalizer: bool  # ours
     deleting: bool
     grace: float  # what is left of the grace period
@@ -63,6 +63,7 @@ class PodFacts(msgspec.Struct, frozen=True, kw_only=True):
     pod_ip: str = ""
     ready: bool = False
     container: str = ""  # "", "waiting:<why>", "running", "terminated"
+    progress_at: float | None = None  # when its start last moved on, as it says itself
 
     @property
     def admitted(self) -> bool:
@@ -80,23 +81,6 @@ class PodFacts(msgspec.Struct, frozen=True, kw_only=True):
     def has_run(self) -> bool:
         """Whether its status says that it was running once."""
         return self.phase == "Running" or self.container in ("running", "terminated")
-
-
-class ImageState(StrEnum):
-    """Where an image is."""
-
-    ABSENT = "absent"
-    PULLING = "pulling"
-    HELD = "held"
-    FAILED = "failed"  # and not yet time to try again
-
-
-class ImageFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of the Pod's image on this host."""
-
-    state: ImageState = ImageState.ABSENT
-    error: str = ""
-    retry_in: float = 0.0
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,17 +117,19 @@ def plan_pod(snapshot: Snapshot, settings: Settings, now: float) -> Plan:
         return (_add_finalizer(pod),)
     if not snapshot.listed:
         return (RefreshVms(uid=pod.uid, reason=Why.VM_STATE_UNKNOWN),)
-    return _live(snapshot, pod, record, now)
+    return _live(snapshot, pod, record, settings, now)
 
 
-def create_failed(error: str) -> Report:
-    """Return the status of a Pod whose VM could not be created or started; it is retried."""
-    return Report(
-        phase="Pending",
-        reason=PodReason.TART_CREATE_FAILED.camel,
-        message=bounded(error),
-        waiting=PodReason.TART_CREATE_FAILED.camel,
-    )
+def create_failed(error: str, fault: Fault | None) -> Report:
+    """Return the status of a Pod whose VM could not be created or started; it is retried.
+
+    The container's reason is the kind of failure. The Pod's own reason is what existing fleets look for, except for
+    a Pod that waits for a slot: nothing has failed.
+    """
+    failed = PodReason.TART_CREATE_FAILED.camel
+    waiting = failed if fault is None else fault.camel
+    reason = waiting if fault is Fault.SLOTS_FULL else failed
+    return Report(phase="Pending", reason=reason, message=bounded(error), waiting=waiting)
 
 
 def differs(pod: PodFacts, report: Report) -> bool:
@@ -316,13 +302,15 @@ def _lost(record: Record, now: float) -> Record:
 # ── a Pod that should run ───────────────────────────────────────────────────────────────────────
 
 
-def _live(snapshot: Snapshot, pod: PodFacts, record: Record, now: float) -> Plan:
+def _live(
+    snapshot: Snapshot, pod: PodFacts, record: Record, settings: Settings, now: float
+) -> Plan:
     vm = snapshot.vm
     if vm is None:
         if record.phase is Phase.STARTED:
             reason = Why.VM_VANISHED
             return (SaveRecord(uid=record.uid, record=_lost(record, now), reason=reason),)
-        return _provision(pod, record, snapshot)
+        return _provision(pod, record, snapshot, settings)
     if vm.state is VmState.EXITED:
         ended = msgspec.structs.replace(record, phase=Phase.EXITED, result=outcome_of(vm, now))
         return (SaveRecord(uid=record.uid, record=ended, reason=Why.VM_EXITED),)
@@ -331,26 +319,46 @@ def _live(snapshot: Snapshot, pod: PodFacts, record: Record, now: float) -> Plan
     return _running(pod, record, vm, now)
 
 
-def _provision(pod: PodFacts, record: Record, snapshot: Snapshot) -> Plan:
+def _provision(pod: PodFacts, record: Record, snapshot: Snapshot, settings: Settings) -> Plan:
     image = snapshot.image
     if record.phase is not Phase.INTENDED:
         return (_save(record, Why.CREATED_VM_GONE, phase=Phase.INTENDED),)
     if image.state is ImageState.HELD and snapshot.hold > 0:
         return (_hold(record, snapshot.hold),)
     if image.state is ImageState.HELD:
-        reason = Why.IMAGE_HELD
-        return (
-            CreateVm(uid=record.uid, vm=record.vm, image=record.image, reason=reason),
-            _save(record, Why.VM_CREATED, phase=Phase.CREATED),
-        )
+        return _create(record, image.pinned)
     if image.state is ImageState.ABSENT:
-        return (PullImage(uid=record.uid, image=record.image, reason=Why.IMAGE_ABSENT),)
+        return (PullImage(uid=record.uid, image=record.source, reason=Why.IMAGE_ABSENT),)
     if image.state is ImageState.FAILED:
-        publish = _publish(pod, create_failed(image.error), Why.IMAGE_PULL_FAILED)
+        publish = _publish(pod, create_failed(image.error, image.fault), Why.IMAGE_PULL_FAILED)
         wait = Wait(uid=record.uid, seconds=image.retry_in, reason=Why.IMAGE_PULL_FAILED)
         return (*publish, wait)
-    report = Report(phase="Pending", waiting=names.WAITING_PULL)
-    return _publish(pod, report, Why.IMAGE_PULLING)
+    report = Report(phase="Pending", message=describe(image.pull), waiting=PodReason.PULLING.camel)
+    return (*_publish(pod, report, Why.IMAGE_PULLING), *_stamp(pod, image.pull, settings))
+
+
+def _create(record: Record, pinned: str) -> Plan:
+    """The digest is recorded before the VM is created, so that a moving tag changes no VM of this Pod."""
+    saves: Plan = ()
+    if record.source != pinned:
+        record = msgspec.structs.replace(record, pinned=pinned)
+        saves = (SaveRecord(uid=record.uid, record=record, reason=Why.IMAGE_RESOLVED),)
+    return (
+        *saves,
+        CreateVm(uid=record.uid, vm=record.vm, image=pinned, reason=Why.IMAGE_HELD),
+        _save(record, Why.VM_CREATED, phase=Phase.CREATED),
+    )
+
+
+def _stamp(pod: PodFacts, pull: PullState | None, settings: Settings) -> Plan:
+    if pull is None:
+        return ()
+    if pod.progress_at is not None and pull.at - pod.progress_at < settings.stamp_every:
+        return ()
+    version = pod.resource_version
+    return (
+        StampProgress(uid=pod.uid, at=pull.at, resource_version=version, reason=Why.PULL_ADVANCED),
+    )
 
 
 def _start(record: Record, hold: float, now: float) -> Plan:

@@ -41,6 +41,8 @@ class Why(Code):
     RESULT_PUBLISHED = "result-published", "the API server has the result"
     # about its image
     IMAGE_HELD = "image-held", "the image is on this host"
+    IMAGE_RESOLVED = "image-resolved", "the image's digest is known"
+    PULL_ADVANCED = "pull-advanced", "the pull of the image has moved on"
     IMAGE_ABSENT = "image-absent", "the image is not on this host"
     IMAGE_PULLING = "image-pulling", "the image is being pulled"
     IMAGE_PULL_FAILED = "image-pull-failed", "the image could not be pulled"
@@ -62,6 +64,7 @@ class PodReason(KubeCode):
     COMPLETED = "completed", "the guest reported success"
     ERROR = "error", "the guest reported a failure"
     POD_ENDED = "pod-ended", "another client ended the Pod"
+    PULLING = "pulling", "the image is being pulled"
     TART_CREATE_FAILED = "tart-create-failed", "{error}"
     TART_RUN_EXITED = "tart-run-exited", "the VM exited"
     TART_RUN_FAILED = "tart-run-failed", "the VM failed"

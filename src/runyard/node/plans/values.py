@@ -55,13 +55,21 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     name: str  # the Pod's
     vm: str
-    image: str
+    image: str  # as the Pod names it
+    pinned: str = (
+        ""  # the reference with the digest that the VM is created from; empty until it is known
+    )
     pool: str = "unknown"
     phase: Phase = Phase.INTENDED
     recorded_at: float
     started_at: float | None = None
     booted_at: float | None = None
     result: Outcome | None = None
+
+    @property
+    def source(self) -> str:
+        """What the VM is, or will be, created from."""
+        return self.pinned or self.image
 
     @property
     def key(self) -> str:
