@@ -19,8 +19,9 @@ from runyard.clock import RealClock
 from runyard.embedded.up import images, practice
 from runyard.embedded.up.boot import QUICK, Boot
 from runyard.embedded.up.context import Context
-from runyard.embedded.up.hosts import PODS, vm_home
+from runyard.embedded.up.hosts import PODS
 from runyard.embedded.up.layout import Layout
+from runyard.embedded.up.machine import stop_vms
 from runyard.embedded.up.practice_client import PracticeClient
 from runyard.embedded.up.roles import agent, github, operator, server
 from runyard.embedded.up.secrets import load_or_make
@@ -28,7 +29,6 @@ from runyard.embedded.up.token_files import ensure_token
 from runyard.http.client import HttpTransport
 from runyard.http.messages import Request, Response
 from runyard.http.tls import write_pair
-from runyard.vm.process.driver import ProcessDriver
 from runyard.wire import names
 
 HOST = "host-1"
@@ -184,8 +184,7 @@ async def running(cluster: Cluster, root: Path, *, database: str) -> AsyncIterat
                 for task in tasks:
                     task.cancel()
     finally:
-        driver = ProcessDriver(vm_home(layout, HOST), image_source=layout.images, clock=clock)
-        await driver.stop_all(grace=2.0)
+        await stop_vms(layout, clock=clock, grace=2.0)
         for sock in sockets.values():
             sock.close()
         for transport_of in (*transports.values(), transport):
@@ -194,7 +193,7 @@ async def running(cluster: Cluster, root: Path, *, database: str) -> AsyncIterat
 
 async def _create_pool(api: Api) -> None:
     """Creates a pool, once the API serves the kind."""
-    pool: Json = practice.pool(replicas=PODS, runtime=names.NODE_RUNTIME_PROCESS)
+    pool: Json = practice.pool(replicas=PODS)
     body = pool | {"apiVersion": _GROUP, "kind": names.POOL_KIND}
 
     async def served() -> bool | None:

@@ -26,19 +26,24 @@ REFUSED = conditions.KUBERNETES_REFUSED.code
 Scenario = Callable[[Fleet], Awaitable[None]]
 
 
-@pytest.fixture
-def audited(absent: Absent) -> Iterator[controlplane.ControlPlane]:
-    """A control plane for this test that logs every request and its user."""
+@contextlib.contextmanager
+def real_plane(absent: Absent, folder: Path) -> Iterator[controlplane.ControlPlane]:
+    """A real control plane that logs every request and its user."""
     assets = controlplane.find_assets(os.environ)
     if assets is None or not assets.complete:
         absent("a real Kubernetes control plane", controlplane.HOW)
+    with controlplane.ControlPlane(assets, folder, audited=True) as plane:
+        if not plane.modern:
+            pytest.skip(f"the fence around hosts needs Kubernetes 1.30, not {plane.git_version}")
+        yield plane
+
+
+@pytest.fixture
+def audited(absent: Absent) -> Iterator[controlplane.ControlPlane]:
+    """A control plane for this test alone."""
     folder = Path(tempfile.mkdtemp(prefix="runyard-kube-"))
     try:
-        with controlplane.ControlPlane(assets, folder, audited=True) as plane:
-            if not plane.modern:
-                pytest.skip(
-                    f"the fence around hosts needs Kubernetes 1.30, not {plane.git_version}"
-                )
+        with real_plane(absent, folder) as plane:
             yield plane
     finally:
         shutil.rmtree(folder, ignore_errors=True)

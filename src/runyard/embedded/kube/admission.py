@@ -11,14 +11,14 @@ from runyard.embedded.kube.schema import quantity
 from runyard.embedded.kube.status import forbidden
 from runyard.embedded.kube.storage.store import Store
 
-_TOLERATION_SECONDS = 300
+TOLERATION_SECONDS = 300
 _LOST_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _ACCOUNT = "default"
 _COUNTED = ("cpu", "memory")
 
 
-def filled(pod: Object) -> Object:
-    """Returns a new Pod with the fields that the server adds to every Pod."""
+def filled(pod: Object, *, tolerated: int = TOLERATION_SECONDS) -> Object:
+    """Returns a new Pod with the fields that the server adds; it tolerates the loss of its node for so long."""
     spec = pod["spec"]
     account = spec.get("serviceAccountName") or spec.get("serviceAccount") or _ACCOUNT
     made = {
@@ -27,7 +27,7 @@ def filled(pod: Object) -> Object:
         "serviceAccount": account,
         "priority": spec.get("priority", 0),
         "preemptionPolicy": spec.get("preemptionPolicy") or "PreemptLowerPriority",
-        "tolerations": _tolerations(spec.get("tolerations") or []),
+        "tolerations": _tolerations(spec.get("tolerations") or [], tolerated),
     }
     status: Object = {"phase": "Pending", "qosClass": service_class(spec)}
     if spec.get("schedulingGates"):
@@ -35,12 +35,12 @@ def filled(pod: Object) -> Object:
     return {**pod, "spec": made, "status": status}
 
 
-def restored(pod: Object, old: Object) -> Object:
+def restored(pod: Object, old: Object, *, tolerated: int = TOLERATION_SECONDS) -> Object:
     """Restores the server's fields that the writer of a changed Pod left out."""
     spec = pod["spec"]
     tolerations = spec.get("tolerations") or []
     made: Object = {}
-    if (completed := _tolerations(tolerations)) is not tolerations:
+    if (completed := _tolerations(tolerations, tolerated)) is not tolerations:
         made["tolerations"] = completed
     for key in ("priority", "preemptionPolicy"):
         if key not in spec and key in old["spec"]:
@@ -59,13 +59,13 @@ def _gated(now: str) -> Object:
     }
 
 
-def _tolerations(given: list[Object]) -> list[Object]:
+def _tolerations(given: list[Object], seconds: int) -> list[Object]:
     added = [
         {
             "key": key,
             "operator": "Exists",
             "effect": "NoExecute",
-            "tolerationSeconds": _TOLERATION_SECONDS,
+            "tolerationSeconds": seconds,
         }
         for key in _LOST_TAINTS
         if not any(_covers(item, key) for item in given)

@@ -27,6 +27,7 @@ Invariants:
 """
 
 import asyncio
+import math
 import random
 from collections import Counter, deque
 from collections.abc import Callable
@@ -119,7 +120,8 @@ class KubeCore:
         self._pending: list[asyncio.Future[StatusError | None]] = []
         self._store = Store(history=self.settings.history, on_commit=self._committed)
         self._discovery = discovery.Discovery(self._store.catalogue)
-        self._registry = Registry(self._store, clock=clock, rng=rng)
+        tolerated = math.ceil(self.settings.pod_eviction)
+        self._registry = Registry(self._store, clock=clock, rng=rng, tolerated=tolerated)
         self._persistence: Persistence | None = None
         if journal is None:
             key = rng.randbytes(32)

@@ -19,13 +19,16 @@ from runyard.embedded.kube.resources import (
 _ROLE_KINDS = (ROLES, CLUSTER_ROLES)
 
 
-def fill(resource: Resource, obj: Object) -> Object:
-    """The object as it is stored: with defaults, and a status that only the server may initialise."""
+def fill(resource: Resource, obj: Object, *, tolerated: int) -> Object:
+    """The object as it is stored: with defaults, and a status that only the server may initialise.
+
+    New Pods tolerate the loss of their node for `tolerated` seconds.
+    """
     if resource.has_status and not resource.status_on_create:
         obj = {key: value for key, value in obj.items() if key != "status"}
     if resource is PODS:
         given = isinstance(obj.get("spec"), dict)
-        return admission.filled(priorities.admitted(obj)) if given else obj
+        return admission.filled(priorities.admitted(obj), tolerated=tolerated) if given else obj
     if resource is NODES:
         return taints.registered(obj)
     if resource is NAMESPACES:
@@ -43,13 +46,13 @@ def _with_null_rules(resource: Resource, obj: Object) -> Object:
     return {**obj, "rules": None} if resource in _ROLE_KINDS and obj.get("rules") == [] else obj
 
 
-def readmitted(resource: Resource, obj: Object, old: Object) -> Object:
+def readmitted(resource: Resource, obj: Object, old: Object, *, tolerated: int) -> Object:
     """A changed object with what the server adds again to every version of it."""
     if resource is not PODS:
         return _with_null_rules(resource, obj)
     if obj["spec"] is old["spec"]:
         return obj
-    return admission.restored(obj, old)
+    return admission.restored(obj, old, tolerated=tolerated)
 
 
 def normalized(resource: Resource, obj: Object) -> Object:

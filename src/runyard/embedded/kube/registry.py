@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from runyard.clock import Clock
 from runyard.embedded.kube import defaults, deletion, validation
 from runyard.embedded.kube.accountmounts import with_account_mounts
-from runyard.embedded.kube.admission import with_runtime_class
+from runyard.embedded.kube.admission import TOLERATION_SECONDS, with_runtime_class
 from runyard.embedded.kube.crd.applying import loses_ownership
 from runyard.embedded.kube.crd.definition import marked_for_deletion
 from runyard.embedded.kube.deletion import Deletion
@@ -83,8 +83,11 @@ class Admit(Protocol):
 class Registry:
     """The only writer of the store."""
 
-    def __init__(self, store: Store, *, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self, store: Store, *, clock: Clock, rng: random.Random, tolerated: int = TOLERATION_SECONDS
+    ) -> None:
         self.store = store
+        self._tolerated = tolerated  # seconds that a new Pod tolerates the loss of its node
         self.clock = clock
         self.admit: Admit | None = None  # admission of writes by clients
         self._rng = rng
@@ -105,7 +108,7 @@ class Registry:
                 raise StatusError(500, "", _VERSIONED)
             meta["resourceVersion"] = version
         given = self._shaped(resource, {**obj, "metadata": meta})
-        obj = defaults.fill(resource, given)
+        obj = defaults.fill(resource, given, tolerated=self._tolerated)
         if resource is DEFINITIONS:
             obj = typed(resource, obj, given)
         account = self._account_of(obj, namespace) if resource is PODS else {}
@@ -207,7 +210,8 @@ class Registry:
         """Stores a new version of an object; returns the old record if nothing changed."""
         old = record.obj
         new = confined(resource, old, typed(resource, desired, old), subresource)
-        new = defaults.readmitted(resource, self._shaped(resource, new, old), old)
+        shaped = self._shaped(resource, new, old)
+        new = defaults.readmitted(resource, shaped, old, tolerated=self._tolerated)
         plain = writer is not None and writer.operation == "Update"
         disowned = plain and loses_ownership(
             resource, desired, old=old, status=subresource == "status"
