@@ -1,0 +1,50 @@
+"""Chooses the next step for a new user from what the checks have found.
+
+Invariant: only the checks that ran decide. What stops everything else comes first, what is nice to have last.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from runyard.hosts.doctor.plans.everywhere import EXTRAS, NATIVE
+from runyard.hosts.doctor.plans.findings import Facts, Findings, Verdict
+from runyard.hosts.doctor.plans.ids import CheckId
+from runyard.hosts.doctor.plans.reasons import Found, Next
+from runyard.hosts.doctor.plans.tart import INSTALL
+from runyard.wire.reasons import Reason
+
+
+class NextStep(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do now, and the command for it."""
+
+    reason: Reason
+    command: str
+
+
+def next_step(results: Mapping[CheckId, Findings], facts: Facts) -> NextStep:
+    """The first step that is not done yet."""
+    every = [each for found in results.values() for each in found]
+    codes = {each.reason.code for each in every}
+    if Found.PYTHON_TRANSLATED in codes:
+        return NextStep(reason=Next.NATIVE_PYTHON.because(), command=NATIVE.do)
+    if Found.TART_ABSENT in codes:
+        return NextStep(reason=Next.INSTALL_TART.because(), command=INSTALL.do)
+    if Found.EXTRAS_MISSING in codes:
+        return NextStep(reason=Next.INSTALL_EXTRAS.because(), command=EXTRAS.do)
+    if wrong := sum(each.verdict is Verdict.PROBLEM for each in every):
+        return NextStep(reason=Next.FIX.because(count=wrong), command="runyard doctor")
+    return _of_the_fleet(facts)
+
+
+def _of_the_fleet(facts: Facts) -> NextStep:
+    machine, github = facts.machine, facts.github
+    connected = github is not None and github.configured
+    if machine is None or not machine.running:
+        words = "runyard up --github" if connected else "runyard up"
+        return NextStep(reason=Next.START.because(), command=words)
+    if machine.real_github:
+        return NextStep(reason=Next.OPEN_DASHBOARD.because(), command="runyard dashboard")
+    if connected:
+        return NextStep(reason=Next.USE_GITHUB.because(), command="runyard up --github")
+    return NextStep(reason=Next.CONNECT_GITHUB.because(), command="runyard github connect")

@@ -1,0 +1,144 @@
+"""Lists the hosts of a fleet, and changes what they take: cordon, drain, remove.
+
+Draining is a cordon: no new Pods, and the pool operator removes runners of cordoned hosts that have no job. A runner
+with a job finishes it. Removing ends the credential first, so that the host cannot register again, and then deletes the
+Node; its Pods follow, by the operator and by the API's own collector.
+
+All of it is idempotent, and works on any cluster.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from runyard.clock import Clock
+from runyard.hosts.joining import accounts
+from runyard.kube.client import Kube
+from runyard.kube.errors import KubeError, NotFound
+from runyard.kube.kinds import LEASES, NODES, PODS, SERVICE_ACCOUNTS
+from runyard.kube.objects import Lease, Node, Pod
+from runyard.wire import names, rights
+from runyard.wire.instants import from_rfc3339
+
+_ENDED = ("Succeeded", "Failed")
+_ASK_EVERY = 1.0
+
+
+class HostView(msgspec.Struct, frozen=True, kw_only=True):
+    """One host, for people and scripts."""
+
+    name: str
+    ready: str  # as the Node's condition says: True, False, Unknown
+    reason: str
+    driver: str
+    version: str
+    slots: int
+    used: int  # Pods that have not ended
+    busy: int  # those with a job
+    heartbeat: float | None  # seconds since the epoch
+    cordoned: bool
+    joined: bool  # false: a host of the main machine itself, or of a cluster
+
+
+class Load(msgspec.Struct, frozen=True):
+    """The Pods of a host that have not ended, and how many of them have a job."""
+
+    pods: int
+    busy: int
+
+
+class UnknownHost(Exception):
+    """There is no such host."""
+
+
+class HostOfMain(Exception):
+    """The host did not join, so it cannot be removed."""
+
+
+async def hosts(kube: Kube) -> tuple[HostView, ...]:
+    """Every host, by name."""
+    nodes = await kube.list_as(NODES, Node)
+    leases = await kube.list_as(LEASES, Lease, namespace=names.NODE_LEASE_NAMESPACE)
+    beats = {each.metadata.name: each.spec.renew_time for each in leases}
+    pods = await kube.list_as(PODS, Pod)
+    joined = frozenset(await accounts.joined(kube))
+    return tuple(
+        _view(node, pods, beat=beats.get(node.metadata.name, ""), joined=joined)
+        for node in sorted(nodes, key=lambda each: each.metadata.name)
+    )
+
+
+async def cordon(kube: Kube, name: str, *, cordoned: bool) -> bool:
+    """Take no more Pods on this host, or take them again; whether that changed. Raises `UnknownHost`."""
+    try:
+        node = await kube.get_as(NODES, name, Node)
+        if node.spec.unschedulable == cordoned:
+            return False
+        value = True if cordoned else None
+        await kube.patch(NODES, name, {"spec": {"unschedulable": value}})
+    except NotFound:
+        raise UnknownHost(name) from None
+    return True
+
+
+async def load(kube: Kube, name: str) -> Load:
+    """How much runs on this host."""
+    pods = await kube.list_as(PODS, Pod, fields=f"spec.nodeName={name}")
+    return _load(pods)
+
+
+async def emptying(kube: Kube, name: str, *, clock: Clock) -> AsyncIterator[Load]:
+    """The load of a host each time that it changes, until it is empty. Errors of the API are passed over."""
+    last: Load | None = None
+    while True:
+        with contextlib.suppress(KubeError):
+            found = await load(kube, name)
+            if found != last:
+                last = found
+                yield found
+            if not found.pods:
+                return
+        await clock.sleep(_ASK_EVERY)
+
+
+async def remove(kube: Kube, name: str) -> bool:
+    """End the host's credential and delete its Node; false if neither was there. Raises `HostOfMain`."""
+    await check_removable(kube, name)
+    revoked = await accounts.revoke(kube, name)
+    return await accounts.forget_node(kube, name) or revoked
+
+
+async def check_removable(kube: Kube, name: str) -> None:
+    """Raise `HostOfMain` if the host has an account that no join made."""
+    account = rights.host_account(name)
+    try:
+        await kube.get(SERVICE_ACCOUNTS, account, namespace=names.CONTROLLER_NAMESPACE)
+    except NotFound:
+        return  # removed before; its Node may be left
+    if name not in await accounts.joined(kube):
+        raise HostOfMain(name)
+
+
+def _view(node: Node, pods: tuple[Pod, ...], *, beat: str, joined: frozenset[str]) -> HostView:
+    name = node.metadata.name
+    ready = next((each for each in node.status.conditions if each.type == "Ready"), None)
+    found = _load(tuple(pod for pod in pods if pod.spec.node_name == name))
+    return HostView(
+        name=name,
+        ready=ready.status if ready is not None else "Unknown",
+        reason=ready.reason if ready is not None else "",
+        driver=node.metadata.labels.get(names.NODE_RUNTIME, ""),
+        version=node.status.node_info.kubelet_version,
+        slots=int(node.status.allocatable.get("pods") or 0),
+        used=found.pods,
+        busy=found.busy,
+        heartbeat=from_rfc3339(beat) if beat else None,
+        cordoned=node.spec.unschedulable,
+        joined=name in joined,
+    )
+
+
+def _load(pods: tuple[Pod, ...]) -> Load:
+    alive = [pod for pod in pods if pod.status.phase not in _ENDED]
+    return Load(len(alive), sum(names.POOL_OWNER in pod.metadata.labels for pod in alive))
