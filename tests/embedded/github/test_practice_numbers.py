@@ -1,17 +1,24 @@
 """No number is given twice, whatever happened to the store: the server ignores jobs that it has finished."""
 
+import asyncio
 import random
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
 from tests.embedded.github.conftest import ManualClock
 
+from runyard.clock import RealClock
 from runyard.embedded.github.core import GithubCore, PracticeApp
 from runyard.embedded.github.identity import KeyPair, generate_key_pair
 from runyard.embedded.github.numbers import epoch_at
+from runyard.embedded.github.serving import Practice, serve
 from runyard.embedded.github.settings import PracticeSettings
 from runyard.embedded.github.store import RecordStore
+from runyard.embedded.up.practice_client import PracticeClient
+from runyard.http.client import HttpTransport
+from runyard.telemetry.log import get_logger
 
 NOW = 1.8e9
 
@@ -57,6 +64,41 @@ def test_a_store_that_lacks_its_last_writes_repeats_no_number(
     before = numbers(tmp_path / "live.db", keys, now=NOW + 10)
     after = numbers(tmp_path / "old.db", keys, now=NOW + 20)
     assert min(after) > max(before)
+
+
+async def served_number(path: Path, keys: KeyPair) -> int:
+    """The number of the first job of a practice GitHub as `runyard up` serves it."""
+    sock = socket.create_server(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+    transport, begun = HttpTransport(url), asyncio.Event()
+    practice = Practice(
+        store_path=path,
+        app_id=1,
+        public_key=keys.public_pem,
+        webhook_secret="s",
+        practice_token="practice-secret",
+        settings=PracticeSettings(public_url=url),
+        server=transport,  # it has no route for webhooks, and no delivery is looked at
+        clock=RealClock(),
+        rng=random.Random(1),
+        log=get_logger("test"),
+    )
+    serving = asyncio.create_task(serve(practice, sock, ready=begun.set))
+    try:
+        await begun.wait()
+        client = PracticeClient(transport, token="practice-secret")
+        await client.install("acme", "acme/app")
+        return await client.queue_job("acme/app", labels=("linux",), script="true", name="one")
+    finally:
+        await transport.close()
+        serving.cancel()
+        await asyncio.wait((serving,))
+
+
+def test_the_numbers_of_a_served_github_begin_with_the_time(tmp_path: Path, keys: KeyPair) -> None:
+    began = RealClock().now()
+    number = asyncio.run(served_number(tmp_path / "one.db", keys))
+    assert number > epoch_at(began) > 0
 
 
 def test_a_clock_that_was_set_back_repeats_no_number(tmp_path: Path, keys: KeyPair) -> None:

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shlex
 import signal
 import stat
 import subprocess
@@ -16,6 +17,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 import runyard
 from runyard.embedded.postgres import server as server_module
+from runyard.embedded.postgres.binaries import Binaries, find
 from runyard.embedded.postgres.databases import create_database, drop_database
 from runyard.embedded.postgres.errors import AlreadyRunning, EmbeddedPostgresError
 from runyard.embedded.postgres.provide import provide
@@ -217,8 +219,23 @@ def test_a_broken_template_is_not_used(tmp_path: Path) -> None:
         assert ask(conninfo, "SELECT 1") == 1
 
 
-def test_a_new_cluster_is_not_without_data_checksums(data: Path) -> None:
-    with EmbeddedPostgres(data, durable=False) as conninfo:
+def without_default_checksums(folder: Path) -> Binaries:
+    """The installed programs with the default of releases before 18: a cluster without checksums."""
+    real, folder = find(), folder / "bin"
+    folder.mkdir(parents=True)
+    since_18 = "--no-data-checksums" if int(real.version.split(".")[0]) >= 18 else ""
+    (folder / "initdb").write_text(
+        f'#!/bin/sh\nexec {shlex.quote(real.program("initdb"))} {since_18} "$@"\n'
+    )
+    (folder / "initdb").chmod(0o755)
+    (folder / "postgres").symlink_to(real.program("postgres"))
+    return Binaries(bin=folder, version=real.version, base=folder.parent, roots=(folder,))
+
+
+def test_a_new_cluster_is_not_without_data_checksums(data: Path, tmp_path: Path) -> None:
+    programs = without_default_checksums(tmp_path / "programs")
+    host = HostSetup(binaries=programs, cache_dir=tmp_path / "cache")
+    with EmbeddedPostgres(data, durable=False, host=host) as conninfo:
         assert ask(conninfo, "SHOW data_checksums") == "on"
 
 

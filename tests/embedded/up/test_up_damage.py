@@ -349,5 +349,5 @@ def test_an_unknown_isolation_is_refused_before_anything_starts() -> None:
             check=False,
             env=environment(RUNYARD_ISOLATION="maximum"),
         )
-        assert done.returncode == 2 and "auto or none" in done.stderr
+        assert done.returncode == 2 and "auto, host-network or none" in done.stderr
         assert not data.exists()

@@ -302,7 +302,7 @@ def test_an_unknown_isolation_is_reported() -> None:
         "auto",
         "none",
     ]
-    with pytest.raises(BadDirectory, match=r"'maximum'.*auto or none"):
+    with pytest.raises(BadDirectory, match=r"'maximum'.*auto, host-network or none"):
         wanted_isolation({"RUNYARD_ISOLATION": "maximum"})
 
 

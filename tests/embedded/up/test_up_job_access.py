@@ -11,6 +11,7 @@ import textwrap
 import urllib.parse
 
 import pytest
+from tests.conftest import Absent
 from tests.embedded.up.upsupport import (
     HAS_PROC,
     REPOSITORY,
@@ -21,6 +22,14 @@ from tests.embedded.up.upsupport import (
     environment,
     until,
 )
+from tests.vm.process_harness import Way, isolation, networked
+
+from runyard.clock import RealClock
+from runyard.components.hosting import RUNNER_REQUESTS
+from runyard.embedded.github.logs import Logs
+from runyard.embedded.github.runner_routes import RunnerRoutes
+from runyard.embedded.github.settings import PracticeSettings
+from runyard.embedded.github.state import PracticeState
 
 pytestmark = [
     pytest.mark.slow,
@@ -73,6 +82,7 @@ OPEN = (
     ("kube", "GET", "/healthz", ""),
     ("github", "GET", "/healthz", ""),
 )
+UNREACHABLE = 0
 PROGRAM = """
 import http.client, json, os, ssl
 for component, method, path, body in {tries!r}:
@@ -83,8 +93,12 @@ for component, method, path, body in {tries!r}:
     headers = {{"content-type": "application/json", "user-agent": "job"}}
     if "settings" in path:
         headers["content-type"] = "application/x-www-form-urlencoded"
-    link.request(method, path, body, headers)
-    print("tried", json.dumps([component, method, path, link.getresponse().status]))
+    try:
+        link.request(method, path, body, headers)
+        status = link.getresponse().status
+    except OSError:
+        status = {unreachable}
+    print("tried", json.dumps([component, method, path, status]))
     link.close()
 for folder, _, files in os.walk({data!r}):
     for name in files:
@@ -100,21 +114,51 @@ def address(up: Up, component: str) -> str:
     return up.url(component).partition("://")[2]
 
 
-def as_job(up: Up, tries: tuple[tuple[str, str, str, str], ...]) -> tuple[dict[str, int], str]:
-    """Sends requests from a job; returns the statuses, and all that it printed."""
-    program = PROGRAM.format(
+Tries = tuple[tuple[str, str, str, str], ...]
+
+
+def program_of(up: Up, tries: Tries, *, data: str) -> str:
+    return PROGRAM.format(
         tries=tries,
         addresses={each[0]: address(up, each[0]) for each in tries},
-        data=str(up.data),
+        data=data,
+        unreachable=UNREACHABLE,
     )
+
+
+def as_process(up: Up, tries: Tries) -> dict[str, int]:
+    """Sends the same requests from a process of this machine, as a job without a network of its own would."""
+    argv = [sys.executable, "-c", program_of(up, tries, data="/nonexistent")]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    return statuses_of(done.stdout)
+
+
+def has_own_network(up: Up) -> bool:
+    """Whether jobs have a network of their own. They must have one where it works on this machine."""
+    nodes = json.loads(up.kubectl("get", "nodes", "-o", "json"))["items"]
+    networks = {node["metadata"]["labels"]["runyard.dev/job-network"] for node in nodes}
+    ways: tuple[Way, ...] = ("bwrap-users", "bwrap")
+    best = next((way for way in ways if not isinstance(isolation(way), str)), None)
+    works = best is not None and not isinstance(networked(best), str)
+    assert networks == {"own" if works else "host"}
+    return works
+
+
+def as_job(up: Up, tries: Tries) -> tuple[dict[str, int], str]:
+    """Sends requests from a job; returns the statuses, and all that it printed."""
+    program = program_of(up, tries, data=str(up.data))
     number = up.queue(
         f"\"${{RUNYARD_PYTHON:-python3}}\" - <<'END'\n{textwrap.dedent(program)}\nEND\n"
     )
     done = up.in_state(number, "completed")
     text = up.log(number)
     assert done["conclusion"] == "success", text
+    return statuses_of(text), text
+
+
+def statuses_of(text: str) -> dict[str, int]:
     tried = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("tried ")]
-    return {" ".join(words): status for *words, status in tried}, text
+    return {" ".join(words): status for *words, status in tried}
 
 
 def paused(up: Up) -> bool:
@@ -126,17 +170,65 @@ def owner(up: Up, method: str, path: str, body: bytes = b"", **headers: str) -> 
 
 
 def test_a_job_cannot_change_the_fleet_or_read_other_tenants(up: Up) -> None:
-    statuses, text = as_job(up, (*READS, *CHANGES))
-    assert len(statuses) == len(READS) + len(CHANGES)
-    assert {what: status for what, status in statuses.items() if status not in (401, 403)} == {}
+    tries = (*READS, *CHANGES)
+    from_here = as_process(up, tries)
+    statuses, text = as_job(up, tries)
+    assert len(statuses) == len(from_here) == len(tries)
+    assert {what: status for what, status in from_here.items() if status not in (401, 403)} == {}
+    expected = dict.fromkeys(statuses, UNREACHABLE) if has_own_network(up) else from_here
+    assert statuses == expected
     assert not paused(up)
     if "bwrap" in up.kubectl("get", "nodes", "-o", "yaml"):
         assert "read " not in text, "the sandbox hides the data directory"
 
 
-def test_probes_and_metrics_stay_open_to_this_machine(up: Up) -> None:
+def test_probes_and_metrics_stay_open_to_this_machine_but_not_to_jobs(up: Up) -> None:
+    from_here = as_process(up, OPEN)
+    assert set(from_here.values()) == {200}, from_here
     statuses, _ = as_job(up, OPEN)
-    assert set(statuses.values()) == {200}, statuses
+    expected = dict.fromkeys(statuses, UNREACHABLE) if has_own_network(up) else from_here
+    assert statuses == expected
+
+
+# A job that tries to get further through the sockets of its VM than they allow.
+PRYING = """
+import socket
+for name in ("practice", "dispatch"):
+    for target in ("POST /api/v1/login-links", "GET /practice/jobs", "GET /practice/runner/session/job"):
+        try:
+            with socket.socket(socket.AF_UNIX) as link:
+                link.settimeout(30)
+                link.connect("/vm/net/" + name)
+                link.sendall((target + " HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n").encode())
+                print("asked", name, link.recv(99).decode().split()[1])
+        except PermissionError:
+            print("asked", name, "closed")
+"""
+
+
+def test_the_runners_socket_passes_on_nothing_but_its_runners_requests(
+    up: Up, absent: Absent
+) -> None:
+    if not has_own_network(up):
+        absent("a network of its own for each VM", "see tools/system.sh")
+    number = up.queue(f"\"${{RUNYARD_PYTHON:-python3}}\" - <<'END'\n{PRYING}\nEND\n")
+    up.in_state(number, "completed")
+    asked = [line.split()[1:] for line in up.log(number).splitlines() if line[:6] == "asked "]
+    answers = {
+        name: [each[1] for each in asked if each[0] == name] for name in ("practice", "dispatch")
+    }
+    # The last one reaches the practice GitHub, which asks for a session's key.
+    assert answers["practice"] == ["403", "403", "401"], asked
+    # Where poller and job are one user, the job can open the poller's socket too, which passes on nothing but a poll.
+    assert answers["dispatch"] in (["closed"] * 3, ["403"] * 3), asked
+
+
+def test_every_request_of_a_practice_runner_has_a_way_out_of_its_network() -> None:
+    state = PracticeState.__new__(PracticeState)
+    routes = RunnerRoutes(
+        state=state, logs=Logs.__new__(Logs), clock=RealClock(), settings=PracticeSettings()
+    )
+    assert sorted((each.method, each.path) for each in routes.routes()) == sorted(RUNNER_REQUESTS)
 
 
 def test_reasons_of_readiness_need_the_token(up: Up) -> None:

@@ -86,10 +86,12 @@ def test_a_server_that_may_not_stamp_reports_it_and_dispatches_once_it_may(
         each for each in ready(up).json()["conditions"] if each["code"] == "kubernetes-refused"
     ]
     assert f"403 to PATCH {PODS}/" in condition["message"]
+    assert condition["fix"] in up.prints(condition["title"]), "the terminal says it, too"
     assert up.job(job)["status"] == "queued"
     put(up, "runyard-server", rules)
     assert up.in_state(job, "completed")["conclusion"] == "success"
     until(lambda: works(up), what="work again")
+    up.prints(f"no longer: {condition['title']}")
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import msgspec
 
 from runyard.dispatch.settings import Settings
 from runyard.embedded.up.layout import Layout
+from runyard.vm.registry import DriverName
 
 _SERVER = Settings(webhook_secrets=(), seal_key=b"")
 
@@ -98,8 +99,12 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True):
     pace: Pace = Pace()
     faults: bool = False  # the demo's faults may be triggered
     app_id: int = 1  # of the practice GitHub
+    practice: bool = True  # the GitHub is the practice GitHub
     github: GitHubCredentials | None = None  # a real one, instead of the practice GitHub
-    runtime: str = "process"
+    driver: DriverName = "process"
+    tart: str = "tart"
+    insecure: tuple[str, ...] = ()
+    runner_archive: str = ""  # for VMs whose image has no runner
     disk_mb: int = 0  # that one VM may write; 0: the default
 
     @property

@@ -27,7 +27,7 @@ from runyard.telemetry.causes import first_of
 from runyard.telemetry.log import configure, get_logger
 
 CANNOT_WORK = 3
-ROLES = ("kube", "github", "server", "operator", "agent")
+ROLES = ("kube", "github", "server", "operator", "agent", "hosts")
 _PATIENCE = 8.0  # seconds after the parent's end, for a loop that does not end
 Main = Callable[[Context], Awaitable[None]]
 

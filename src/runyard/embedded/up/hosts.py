@@ -1,18 +1,17 @@
 """The hosts of one machine: several Nodes on one computer, each with its own directory and VM slots.
 
-The best isolation that works is found by a probe. `RUNYARD_ISOLATION=none` in the environment disables the sandbox:
-for jobs that do not run in one, and to test what a machine without one does.
+The best isolation that works is found by a probe. `RUNYARD_ISOLATION=none` in the environment disables the sandbox,
+`RUNYARD_ISOLATION=host-network` only the networks of their own: for jobs that do not run in one, and to test what a
+machine without one does.
 """
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
-from runyard.clock import Clock
-from runyard.components.hosting import Size, process_driver
+from runyard.components.hosting import Size, machine_size, practice_relay
 from runyard.embedded.up.layout import BadDirectory, Layout
-from runyard.vm.process.driver import ProcessDriver
+from runyard.vm.registry import DriverName, Isolation, Wanted
 
 FLEET = "local"
 PODS = 2
@@ -31,34 +30,61 @@ def vm_home(layout: Layout, host: str) -> Path:
     return layout.host(host) / "vm"
 
 
-def wanted_isolation(environ: Mapping[str, str]) -> Literal["auto", "none"]:
+def isolation_file(layout: Layout, host: str) -> Path:
+    """Where a host's agent describes how its VMs are isolated."""
+    return layout.host(host) / "isolation"
+
+
+def isolation_line(layout: Layout, host: str) -> str:
+    """The description that the agent of this host has written; empty if there is none."""
+    try:
+        return isolation_file(layout, host).read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def wanted_isolation(environ: Mapping[str, str]) -> Isolation:
     """The isolation that the environment asks for; raises `BadDirectory` on an unknown value."""
     match environ.get("RUNYARD_ISOLATION", ""):
         case "" | "auto":
             return "auto"
+        case "host-network":
+            return "host-network"
         case "none":
             return "none"
         case other:
             raise BadDirectory(
-                f"RUNYARD_ISOLATION is {other!r}. Set it to auto or none, or unset it"
+                f"RUNYARD_ISOLATION is {other!r}. Set it to auto, host-network or none, or unset it"
             )
 
 
-async def driver_for(
-    layout: Layout, host: str, *, clock: Clock, disk_mb: int = DISK_MB
-) -> ProcessDriver:
+def wanted_driver(
+    layout: Layout,
+    host: str,
+    *,
+    driver: DriverName = "process",
+    tart: str = "tart",
+    insecure: tuple[str, ...] = (),
+    disk_mb: int = DISK_MB,
+    github_url: str = "",
+) -> Wanted:
     """The driver of one host, with the best isolation that works here."""
-    return await process_driver(
-        vm_home(layout, host),
+    return Wanted(
+        home=vm_home(layout, host),
+        driver=driver,
+        tart=tart,
+        insecure=insecure,
         images=layout.images,
-        clock=clock,
-        size=size(disk_mb),
+        disk_mb=disk_mb or DISK_MB,
         isolation=wanted_isolation(os.environ),
+        relays=practice_relay(github_url),
     )
 
 
-def size(disk_mb: int = DISK_MB) -> Size:
-    """What each host offers."""
+def size(disk_mb: int = DISK_MB, *, driver: DriverName = "process") -> Size:
+    """What each host offers: with VMs the whole machine, divided between them."""
+    if driver == "tart":
+        return machine_size(pods=PODS)
     return Size(
         pods=PODS, cpu_milli=SLOT_CPU_MILLI, memory_mb=SLOT_MEMORY_MB, disk_mb=disk_mb or DISK_MB
     )

@@ -16,7 +16,7 @@
     images/               the images that hosts pull
     blobs/                uploads and attachments of test results
     scratch/              the working directory of the result processor; empty when idle
-    hosts/NAME/           one host: its records and its VMs
+    hosts/NAME/           one host: its records, its VMs and how they are isolated
     tokens/NAME           the components' credentials, renewed while the machine runs (0600)
     logs/NAME.log         one log per process
 

@@ -11,6 +11,7 @@ else concurrently. Order of the end: the hosts' agents, the VMs, the other compo
 Invariants:
 - The end takes less than `END_WITHIN` seconds: each step has a share of it and is killed after that. This is safe,
   because each component survives a kill at any moment.
+- With `keep_vms` no step ends a VM, the second Ctrl-C included: as after a kill, the next start takes them over.
 - Whatever starts the shutdown (a request, a component that failed, a defect), it runs to completion.
 """
 
@@ -26,7 +27,7 @@ import msgspec
 from runyard.clock import Clock
 from runyard.embedded.kube.kubeconfig import render
 from runyard.embedded.lock import DirectoryLock
-from runyard.embedded.up import accounts, conditions, disk, images, ports, practice, stores
+from runyard.embedded.up import accounts, conditions, disk, images, ports, practice, pulls, stores
 from runyard.embedded.up.database import GivenDatabase, MachineDatabase
 from runyard.embedded.up.hosts import PODS, host_names, wanted_isolation
 from runyard.embedded.up.identity import identity
@@ -38,7 +39,7 @@ from runyard.embedded.up.secrets import load_or_make
 from runyard.embedded.up.shutdown import Shutdown, uncancelled, unless, within_deadline
 from runyard.embedded.up.supervisor import ComponentView, Spawn, Supervisor
 from runyard.embedded.up.token_files import ensure_token
-from runyard.embedded.up.trust import authority, has_authority, kube_transport
+from runyard.embedded.up.trust import authority, has_authority, kube_transport, reachable
 from runyard.files import write_whole
 from runyard.http.client import HttpTransport
 from runyard.http.errors import TRANSPORT_ERRORS
@@ -96,9 +97,7 @@ async def running(
         new_authority = stores.known(layout) and not has_authority(layout)
         token = _tokens(layout, rng, first=secrets.dashboard_token)
         probed = ("operator", *host_names(options.hosts))
-        sockets = ports.bind(
-            layout, host=options.listen, wanted={"server": options.port}, probed=probed
-        )
+        sockets = _bound(layout, options, probed)
         for each in sockets.values():
             stack.callback(each.close)
         urls = _urls(options, sockets, probed)
@@ -149,7 +148,19 @@ async def running(
         if not options.demo:  # whose faults are meant, and reported by its scenario
             watching = conditions.watch(urls.server, token=token, clock=clock, report=report)
             spawn(watching, "conditions")
+            if options.driver == "tart":
+                spawn(pulls.watch(machine.kube, clock=clock, report=report), "pulls")
         yield machine
+
+
+def _bound(layout: Layout, options: Options, probed: tuple[str, ...]) -> dict[str, socket.socket]:
+    return ports.bind(
+        layout,
+        host=options.listen,
+        wanted={"server": options.port},
+        probed=probed,
+        joining=options.joining,
+    )
 
 
 def _tokens(layout: Layout, rng: random.Random, *, first: str) -> str:
@@ -205,7 +216,7 @@ async def _start(
     async with asyncio.TaskGroup() as both:
         conninfo = both.create_task(machine.database.start())
         both.create_task(supervisor.add(machine.boot("kube", "kube", sockets["kube"])))
-        both.create_task(asyncio.to_thread(images.build, layout, machine.options.runner))
+        both.create_task(asyncio.to_thread(_build_images, machine.options))
     machine.conninfo = conninfo.result()
     await accounts.grant(machine.kube, machine.components)
     # All of them: the API may have another key than the one that signed the stored tokens.
@@ -227,10 +238,21 @@ async def _start(
         served = [sockets[name] for name in ("server", ports.PUBLIC) if name in sockets]
         rest.create_task(supervisor.add(machine.boot("server", "server", *served)))
         rest.create_task(supervisor.add(machine.boot("operator", "operator", sockets["operator"])))
+        if ports.HOSTS in sockets:
+            rest.create_task(supervisor.add(machine.boot("hosts", "hosts", sockets[ports.HOSTS])))
         for host in machine.hosts:
             rest.create_task(supervisor.add(machine.boot("agent", host, sockets[host])))
     if machine.options.github is None:
         await _practice_repository(machine)
+
+
+def _build_images(options: Options) -> None:
+    """What runners are made from here: VMs have their own images, and at most need an archive of the runner."""
+    layout = Layout(options.data)
+    if options.driver == "process":
+        images.build(layout, options.runner)
+    elif options.github is None:
+        images.build_archive(layout)
 
 
 async def _free_lease(kube: Kube) -> None:
@@ -245,7 +267,8 @@ async def _free_lease(kube: Kube) -> None:
 
 async def _first_pool(machine: Machine, report: Callable[[str], None]) -> None:
     """Creates the first pool; an existing one is not changed."""
-    body = practice.pool(replicas=machine.options.hosts * PODS, runtime=machine.options.runtime)
+    options = machine.options
+    body = practice.pool(replicas=options.hosts * PODS, driver=options.driver, image=options.image)
     try:
         await machine.kube.create(RUNNER_POOLS, body, namespace=names.RUNNERS_NAMESPACE)
     except AlreadyExists:
@@ -295,7 +318,7 @@ async def _end(
     listener.report("stopping")
     try:
         await supervisor.stop(machine.hosts, within=_AGENTS)
-        ended = await within_deadline(
+        ended = machine.options.keep_vms or await within_deadline(
             _logging_failures(machine.stop_vms(grace=_VM_GRACE), log, listener),
             clock=clock,
             within=_VMS,
@@ -304,7 +327,7 @@ async def _end(
         async with asyncio.TaskGroup() as group:
             if not ended:
                 group.create_task(_kill_vms(machine, clock=clock, log=log, listener=listener))
-            others = ("operator", "server", "github")
+            others = ("hosts", "operator", "server", "github")
             group.create_task(supervisor.stop(others, within=_COMPONENTS))
         await supervisor.stop(("kube",), within=_API)
     finally:
@@ -341,8 +364,15 @@ def _urls(options: Options, sockets: Mapping[str, socket.socket], probed: tuple[
         server=_url(sockets["server"]),
         github=options.github.url if options.github else _url(sockets["github"]),
         public=_url(sockets[ports.PUBLIC], "https") if ports.PUBLIC in sockets else "",
+        hosts=_hosts_url(sockets[ports.HOSTS]) if ports.HOSTS in sockets else "",
         probes={name: _url(sockets[name]) for name in probed},
     )
+
+
+def _hosts_url(sock: socket.socket) -> str:
+    host, port = sock.getsockname()[:2]
+    host = reachable(host)
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 
 def _url(sock: socket.socket, scheme: str = "http") -> str:

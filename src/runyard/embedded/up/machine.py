@@ -10,16 +10,16 @@ from pathlib import Path
 import msgspec
 
 from runyard.clock import Clock
-from runyard.embedded.up import accounts
+from runyard.embedded.up import accounts, images
 from runyard.embedded.up.boot import QUICK, Boot, GitHubCredentials, Pace
 from runyard.embedded.up.database import MachineDatabase
-from runyard.embedded.up.hosts import host_names, vm_home
+from runyard.embedded.up.hosts import host_names, isolation_line, vm_home
 from runyard.embedded.up.layout import Layout
 from runyard.embedded.up.secrets import Secrets
 from runyard.embedded.up.supervisor import Supervisor
 from runyard.kube.client import Kube
-from runyard.vm.process.driver import ProcessDriver
-from runyard.wire import names
+from runyard.vm.registry import DriverName, opened_before
+from runyard.vm.teardown import stop_all
 
 DEMO_DISK_MB = 64  # one job of the demo fills it
 
@@ -48,10 +48,16 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     hosts: int = 1
     listen: str = "127.0.0.1"
     port: int = 0
+    joining: bool = False  # other machines may join as hosts
     demo: bool = False
     github: RealGitHub | None = None  # None: the practice GitHub
-    runner: Path | None = None  # an unpacked actions runner, for a real GitHub
-    runtime: str = names.NODE_RUNTIME_PROCESS
+    # For a real GitHub: an unpacked actions runner for processes, its archive for VMs whose image has none.
+    runner: Path | None = None
+    driver: DriverName = "process"
+    tart: str = "tart"  # its path
+    image: str = ""  # of the first pool's VMs; the process driver has images of its own
+    insecure: tuple[str, ...] = ()  # `host:port` of image registries without TLS
+    keep_vms: bool = False  # at the end, for the next start
 
     @property
     def pace(self) -> Pace:
@@ -66,13 +72,15 @@ class Urls(msgspec.Struct, frozen=True, kw_only=True):
     server: str
     github: str
     public: str = ""  # the server for other machines, if it listens for them
+    hosts: str = ""  # where other machines join as hosts
     # Components that serve nothing but /healthz, /readyz and /metrics; the server has these beside its dashboard.
     probes: dict[str, str] = msgspec.field(default_factory=dict)
 
     def by_component(self) -> dict[str, str]:
         """Every address, by component."""
         served = {"kube": self.kube, "server": self.server, "github": self.github}
-        return served | ({"public": self.public} if self.public else {}) | self.probes
+        outside = {"public": self.public, "hosts": self.hosts}
+        return served | {name: url for name, url in outside.items() if url} | self.probes
 
 
 class Machine:
@@ -105,6 +113,11 @@ class Machine:
         return host_names(self.options.hosts)
 
     @property
+    def isolation(self) -> str:
+        """How jobs are isolated, and why not further; the hosts of one machine do not differ."""
+        return isolation_line(self.layout, self.hosts[0])
+
+    @property
     def components(self) -> tuple[str, ...]:
         """The components that use the API with a token of their own."""
         return ("server", "operator", *self.hosts)
@@ -123,8 +136,12 @@ class Machine:
             sockets=tuple((sock.getsockname()[0], sock.fileno()) for sock in socks),
             pace=self.options.pace,
             faults=self.options.demo,
+            practice=real is None,
             github=_credentials(real) if real is not None and role == "server" else None,
-            runtime=self.options.runtime,
+            driver=self.options.driver,
+            tart=self.options.tart,
+            insecure=self.options.insecure,
+            runner_archive=str(runner_archive(self.options) or "") if role == "agent" else "",
             disk_mb=DEMO_DISK_MB if self.options.demo else 0,
         )
 
@@ -134,22 +151,32 @@ class Machine:
         await accounts.renew(self.kube, self.layout, self.components if every else due)
 
     async def stop_vms(self, *, grace: float) -> None:
-        """Ends every VM of every host that ever existed, concurrently; one that fails does not stop the others."""
-        drivers = [
-            ProcessDriver(
-                vm_home(self.layout, folder.name),
-                image_source=self.layout.images,
-                clock=self._clock,
-            )
-            for folder in sorted(self.layout.hosts.iterdir())
-            if folder.is_dir()
-        ]
-        outcomes = await asyncio.gather(
-            *(driver.stop_all(grace=grace) for driver in drivers), return_exceptions=True
-        )
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
+        """Ends every VM of every host."""
+        await stop_vms(self.layout, clock=self._clock, grace=grace)
+
+
+async def stop_vms(layout: Layout, *, clock: Clock, grace: float) -> None:
+    """Ends every VM of every host that ever existed, concurrently; one that fails does not stop the others."""
+    drivers = [
+        driver
+        for folder in sorted(layout.hosts.iterdir())
+        for driver in opened_before(vm_home(layout, folder.name), clock=clock)
+    ]
+    outcomes = await asyncio.gather(
+        *(stop_all(driver, grace=grace) for driver in drivers), return_exceptions=True
+    )
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
+def runner_archive(options: Options) -> Path | None:
+    """The archive that is copied into VMs whose image has no runner; None if all images have one."""
+    if options.driver != "tart":
+        return None
+    return (
+        images.practice_archive(Layout(options.data)) if options.github is None else options.runner
+    )
 
 
 def _credentials(real: RealGitHub) -> GitHubCredentials:

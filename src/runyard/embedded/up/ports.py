@@ -16,6 +16,7 @@ from runyard.files import write_whole
 from runyard.http.addresses import is_loopback
 
 NAMES = ("kube", "server", "github")
+HOSTS = "hosts"  # for hosts on other machines, over TLS
 PUBLIC = "public"  # the server again, for other machines, over TLS
 LOOPBACK = "127.0.0.1"
 _BACKLOG = 512
@@ -26,23 +27,33 @@ class PortTaken(Exception):
 
 
 def bind(
-    layout: Layout, *, host: str, wanted: Mapping[str, int], probed: tuple[str, ...] = ()
+    layout: Layout,
+    *,
+    host: str,
+    wanted: Mapping[str, int],
+    probed: tuple[str, ...] = (),
+    joining: bool = False,
 ) -> dict[str, socket.socket]:
-    """Listens for each of `NAMES`, and for other machines too if `host` is not loopback.
+    """Listens for each of `NAMES`, for other machines if `host` is not loopback, and with `joining` for their hosts.
 
-    `wanted` names ports that are required, 0 or absent means any; the server's is the public one. `probed` names the
+    `wanted` names ports that are required, 0 or absent means any; the server's is the public one, and
+    hosts join at the next one. `probed` names the
     components that listen on loopback for probes and metrics only.
     """
     exposed = not is_loopback(host)
     ports = dict(wanted)
+    outside = (*((PUBLIC,) if exposed else ()), *((HOSTS,) if joining else ()))
+    if joining:
+        ports[HOSTS] = _next(ports.get("server", 0))
     if exposed:
         ports[PUBLIC] = ports.pop("server", 0)
     stored = read_json(layout.ports, fix="Remove it: new ports are then chosen")
     known = stored if isinstance(stored, dict) else {}
     bound: dict[str, socket.socket] = {}
     try:
-        for name in (*NAMES, *((PUBLIC,) if exposed else ()), *probed):
-            address = host if name == PUBLIC or (name == "server" and not exposed) else LOOPBACK
+        for name in (*NAMES, *outside, *probed):
+            served = name in outside or (name == "server" and not exposed)
+            address = host if served else LOOPBACK
             port = ports.get(name, 0)
             bound[name] = (
                 _listen(address, port, name)
@@ -58,6 +69,11 @@ def bind(
     chosen |= {name: each.getsockname()[1] for name, each in bound.items()}
     write_whole(layout.ports, msgspec.json.encode(chosen))
     return bound
+
+
+def _next(port: int) -> int:
+    """The port after this one; 0 for any if there is none."""
+    return port + 1 if 0 < port < 65535 else 0
 
 
 def _port(port: object) -> int:

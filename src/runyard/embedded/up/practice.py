@@ -6,7 +6,8 @@ They are for trying things out. With a real GitHub, account and repository are t
 import sys
 from typing import Any
 
-from runyard.embedded.up.hosts import FLEET, SLOT_CPU_MILLI, SLOT_MEMORY_MB
+from runyard.embedded.up.hosts import FLEET, size
+from runyard.vm.registry import RUNTIMES, DriverName
 from runyard.wire import names
 
 ACCOUNT = "practice"
@@ -16,20 +17,21 @@ LABEL = "runyard"
 IMAGES = ("runyard.local/practice-runner:1", "runyard.local/practice-runner:2")
 
 
-def pool(*, replicas: int, runtime: str) -> dict[str, Any]:
-    """The RunnerPool of the practice fleet."""
-    return {
-        "metadata": {"name": POOL},
-        "spec": {
-            "image": IMAGES[0],
-            "fleetSelector": FLEET,
-            "dispatchLabel": LABEL,
-            "runnerLabels": ["self-hosted", "macOS" if sys.platform == "darwin" else "Linux"],
-            "replicas": replicas,
-            "os": "darwin" if sys.platform == "darwin" else "linux",
-            "runtimeClass": names.RUNTIME_CLASS_PREFIX + runtime,
-            "podCPUMilli": SLOT_CPU_MILLI,
-            "podMemoryMB": SLOT_MEMORY_MB,
-            "rollout": {"maxConcurrentPercent": 50},
-        },
+def pool(*, replicas: int, driver: DriverName = "process", image: str = "") -> dict[str, Any]:
+    """The first RunnerPool of a machine; VMs need an image, processes have those of the practice fleet."""
+    darwin = driver == "tart" or sys.platform == "darwin"
+    each = size(driver=driver)
+    spec: dict[str, Any] = {
+        "image": image or IMAGES[0],
+        "fleetSelector": FLEET,
+        "dispatchLabel": LABEL,
+        "runnerLabels": ["self-hosted", "macOS" if darwin else "Linux"],
+        "replicas": replicas,
+        "os": "darwin" if darwin else "linux",
+        "podCPUMilli": each.cpu_milli,
+        "podMemoryMB": each.memory_mb,
+        "rollout": {"maxConcurrentPercent": 50},
     }
+    if driver != "tart":  # whose Pods select their hosts without a RuntimeClass
+        spec["runtimeClass"] = names.RUNTIME_CLASS_PREFIX + RUNTIMES[driver]
+    return {"metadata": {"name": POOL}, "spec": spec}

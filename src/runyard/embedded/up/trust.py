@@ -9,19 +9,26 @@ import ssl
 from runyard.embedded.up.layout import FULL, BadDirectory, Layout
 from runyard.http.client import HttpTransport
 from runyard.http.tls import (
+    Files,
     Pair,
     client_context,
     ensure_authority,
     ensure_server,
     issue_client,
+    read_again,
     server_context,
     write_pair,
 )
+from runyard.wire.joining import TLS_NAME
 
 NAMES = ("localhost", "127.0.0.1", "::1")
 # The API's client name towards a node, as in a cluster made by kubeadm.
 TO_NODES, TO_NODES_GROUP = "kube-apiserver-kubelet-client", "system:masters"
 _ANY = ("0.0.0.0", "::")  # noqa: S104 compared, not bound
+_AWAY = {  # addresses for documentation, to which nothing is sent
+    "0.0.0.0": (socket.AF_INET, "192.0.2.1"),  # noqa: S104 as above
+    "::": (socket.AF_INET6, "2001:db8::1"),
+}
 
 
 def has_authority(layout: Layout) -> bool:
@@ -60,6 +67,43 @@ def serving(
     own = signer(layout, now=now)
     files, _ = ensure_server(folder, own, names, now=now)
     return server_context(files, clients=own.certificate if clients else b"")
+
+
+class HostsCertificate:
+    """The certificate of the listener for hosts. It is renewed while that serves; new connections get the new one.
+
+    It is valid for a fixed name, which hosts expect whatever address they dialled, and for the listener's addresses.
+    """
+
+    def __init__(self, layout: Layout, address: str, *, now: float) -> None:
+        self._layout = layout
+        self._names = (TLS_NAME, *NAMES, *_names_of(address))
+        files, _ = self._ensured(now)
+        self.context = server_context(files)
+
+    def renew(self, *, now: float) -> bool:
+        """Renew it if that is due; whether it was."""
+        files, renewed = self._ensured(now)
+        if renewed:
+            read_again(self.context, files)
+        return renewed
+
+    def _ensured(self, now: float) -> tuple[Files, bool]:
+        own = signer(self._layout, now=now)
+        return ensure_server(self._layout.tls / "hosts", own, self._names, now=now)
+
+
+def reachable(address: str) -> str:
+    """An address under which other machines may reach a socket that is bound to this one."""
+    if address not in _ANY:
+        return address
+    family, away = _AWAY[address]
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((away, 9))  # sends nothing; the system chooses the address
+            return str(probe.getsockname()[0])
+    except OSError:
+        return socket.gethostname()
 
 
 def _names_of(address: str) -> tuple[str, ...]:

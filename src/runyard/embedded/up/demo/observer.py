@@ -8,12 +8,13 @@ from runyard.clock import Clock
 from runyard.db.contract import Database, Row, Tx
 from runyard.db.statements import load
 from runyard.embedded.up.demo.leaks import FleetSnapshot, processes
-from runyard.embedded.up.hosts import driver_for, vm_home
+from runyard.embedded.up.hosts import vm_home
 from runyard.embedded.up.machine import Machine
 from runyard.embedded.up.practice import POOL
 from runyard.embedded.up.practice_client import PracticeClient
 from runyard.kube.kinds import LEASES, PODS, RUNNER_POOLS, SERVICE_ACCOUNTS
-from runyard.vm.process.leftovers import leftovers
+from runyard.node.records import IMAGES
+from runyard.vm.registry import left_outside, opened_before
 from runyard.wire import names
 from runyard.wire.instants import from_rfc3339
 
@@ -81,10 +82,11 @@ class Observer:
         machine = self.machine
         pods = await self.pods()
         accounts = await machine.kube.list(SERVICE_ACCOUNTS, namespace=SPACE)
-        vms = {}
+        vms: dict[str, tuple[str, ...]] = {}
         for host in machine.hosts:
-            driver = await driver_for(machine.layout, host, clock=self._clock)
-            vms[host] = tuple(view.name for view in await driver.list())
+            for driver in opened_before(vm_home(machine.layout, host), clock=self._clock):
+                ours = [view.name for view in await driver.list() if view.owned]
+                vms[host] = (*vms.get(host, ()), *ours)
         registrations = await self.github.runners()
         homes = [vm_home(machine.layout, host) for host in machine.hosts]
         return FleetSnapshot(
@@ -107,10 +109,11 @@ class Observer:
                 host: tuple(
                     name.removesuffix(".json")
                     for name in listed(machine.layout.host(host) / "records")
+                    if name != IMAGES  # which outlive their Pods
                 )
                 for host in machine.hosts
             },
-            leftovers=await asyncio.to_thread(leftovers, homes),
+            leftovers=await asyncio.to_thread(left_outside, tuple(homes)),
         )
 
 

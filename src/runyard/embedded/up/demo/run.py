@@ -4,15 +4,17 @@ import random
 from collections.abc import Callable
 
 from runyard.clock import Clock
+from runyard.components.hosting import open_host
 from runyard.db.pooled import open_pool
 from runyard.embedded.up.demo.events import DemoListener
 from runyard.embedded.up.demo.jobs import daemon_marker
 from runyard.embedded.up.demo.observer import Observer
 from runyard.embedded.up.demo.scenario import DemoFailed, DemoScenario, Outcome
-from runyard.embedded.up.hosts import driver_for
+from runyard.embedded.up.hosts import wanted_driver
 from runyard.embedded.up.machine import Machine
 from runyard.embedded.up.practice_client import PracticeClient
 from runyard.http.client import HttpTransport
+from runyard.wire import names
 
 
 async def run_scenario(
@@ -25,8 +27,9 @@ async def run_scenario(
     """Runs the scenario on a machine that is up; raises `DemoFailed` or `NotRecovered`."""
     run = rng.randbytes(4).hex()
     transport = HttpTransport(machine.urls.github)
-    isolation = (await driver_for(machine.layout, machine.hosts[0], clock=clock)).isolation
-    listener.report(f"isolation: {isolation.kind} ({isolation.detail})")
+    opened = await open_host(wanted_driver(machine.layout, machine.hosts[0]), clock=clock)
+    isolation = dict(opened.traits.labels).get(names.NODE_ISOLATION, "")
+    listener.report(f"isolation: {opened.detail}")
     try:
         async with open_pool(machine.conninfo, clock=clock, rng=rng, max_size=2) as database:
             github = PracticeClient(transport, token=machine.secrets.practice_token)
@@ -40,7 +43,7 @@ async def run_scenario(
             outcome = await DemoScenario(observer, clock=clock, run=run, listener=listener).report()
     finally:
         await transport.close()
-    return _judged(outcome, isolation.kind, listener.report)
+    return _judged(outcome, isolation, listener.report)
 
 
 def _judged(outcome: Outcome, isolation: str, report: Callable[[str], None]) -> Outcome:

@@ -7,10 +7,11 @@ machine shuts down.
 import msgspec
 
 from runyard.components import agent
-from runyard.components.hosting import process_settings
+from runyard.components.hosting import host_settings, open_host
 from runyard.embedded.up.context import Context
-from runyard.embedded.up.hosts import DISK_MB, FLEET, driver_for, size
+from runyard.embedded.up.hosts import FLEET, isolation_file, size, wanted_driver
 from runyard.embedded.up.roles.access import probe_sockets
+from runyard.files import write_whole
 from runyard.kube.client import Kube
 from runyard.node.deps import Deps
 from runyard.node.records import Records
@@ -24,20 +25,30 @@ from runyard.wire import names
 async def run(context: Context) -> None:
     """Serve one host until cancelled."""
     boot, pace = context.boot, context.boot.pace
-    driver = await driver_for(
-        boot.layout, boot.name, clock=context.clock, disk_mb=boot.disk_mb or DISK_MB
+    wanted = wanted_driver(
+        boot.layout,
+        boot.name,
+        driver=boot.driver,
+        tart=boot.tart,
+        insecure=boot.insecure,
+        disk_mb=boot.disk_mb,
+        github_url=boot.github_url,
     )
+    opened = await open_host(wanted, clock=context.clock)
+    write_whole(isolation_file(boot.layout, boot.name), f"{opened.detail}\n")
     kube = context.kube()
     settings = msgspec.structs.replace(
-        process_settings(boot.name, driver, size=size(boot.disk_mb), fleet=FLEET, labels=()),
-        runtime=boot.runtime,
+        host_settings(boot.name, opened, size=size(boot.disk_mb, driver=boot.driver), fleet=FLEET),
+        # Stock images have no script of ours, and no route to a server on this machine's loopback.
+        poller="host" if boot.driver == "tart" else "guest",
+        runner_archive=boot.runner_archive,
         list_every=pace.list_every,
         heartbeat_every=pace.heartbeat_every,
         lease_every=pace.lease_every,
     )
     deps = Deps(
         kube=Kube(kube, agent=names.NODE_AGENT, token=context.token(boot.name)),
-        driver=driver,
+        driver=opened.driver,
         records=Records(boot.layout.host(boot.name) / "records"),
         clock=context.clock,
         rng=context.rng,

@@ -12,6 +12,10 @@ from runyard.embedded.up.layout import BadDirectory
 from runyard.embedded.up.trust import serving, signer, to_nodes
 from runyard.http.server import listen
 
+# A host that is cut off for less keeps its jobs: a Pod that was evicted is stopped when its host returns. A stock
+# cluster waits five minutes.
+HOST_AWAY = 1800.0
+
 
 async def run(context: Context) -> None:
     """Serve the API until cancelled."""
@@ -21,7 +25,7 @@ async def run(context: Context) -> None:
         core = KubeCore(
             clock=context.clock,
             rng=context.rng,
-            settings=Settings(tick=1.0),
+            settings=Settings(tick=1.0, pod_eviction=HOST_AWAY),
             journal=journal,
             security=Security(rbac=True, authority=signer(boot.layout, now=context.clock.now())),
             proxy=HttpNodes(to_nodes(boot.layout, now=context.clock.now())),

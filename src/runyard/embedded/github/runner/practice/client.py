@@ -1,6 +1,7 @@
 """Sends requests to GitHub, which may be unreachable at any time for long.
 
-Client    one request; status 0 means that it should be retried
+Client    one request; status 0 means that it should be retried. Where GitHub cannot be reached directly,
+          RUNYARD_PRACTICE_SOCKET names a Unix socket that leads there
 Backoff   how long to wait before that
 """
 
@@ -8,7 +9,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import random
+import socket
 import urllib.parse
 from typing import Any
 
@@ -29,13 +32,15 @@ class Client:
         self._secure = parts.scheme == "https"
         self._host, self._port = parts.hostname, parts.port
         self._base = parts.path.rstrip("/")
+        self._socket = os.environ.get("RUNYARD_PRACTICE_SOCKET", "")
         self.bearer = ""
 
     def request_once(
         self, method: str, path: str, body: bytes = b"", *, timeout: float = 15.0
     ) -> tuple[int, dict[str, Any]]:
         """Sends one request; raises OSError or HTTPException when there was no complete answer."""
-        kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
+        secure = self._secure and not self._socket
+        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
         connection = kind(self._host, self._port, timeout=timeout)
         headers = {
             "authorization": f"Bearer {self.bearer}",
@@ -44,6 +49,10 @@ class Client:
             "connection": "close",
         }
         try:
+            if self._socket:
+                connection.sock = socket.socket(socket.AF_UNIX)
+                connection.sock.settimeout(timeout)
+                connection.sock.connect(self._socket)
             connection.request(method, self._base + path, body=body, headers=headers)
             answer = connection.getresponse()
             content = answer.read(1 << 20)
