@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 
+import runyard.hosts.doctor.plans.reasons as doctor
 import runyard.node.plans.reasons as node
 import runyard.pools.plans.reasons as pools
 import runyard.web.explain.reasons as explain
@@ -19,6 +20,7 @@ from runyard.dispatch.machine.table import Question
 from runyard.dispatch.machine.values import Fence, JobState, SlotState
 from runyard.dispatch.matching.values import Hold
 from runyard.dispatch.modes import Mode, Reconciler
+from runyard.hosts.doctor.plans.ids import CheckId
 from runyard.sim.proof.invariants import Broken
 from runyard.sim.scenarios.expectations import Expectation
 from runyard.sim.violations import Violated
@@ -27,6 +29,8 @@ from runyard.telemetry.conditions import ALL as CONDITIONS
 from runyard.telemetry.health import Severity
 from runyard.telemetry.metric import Label, Metric
 from runyard.telemetry.names import Component, Loop
+from runyard.vm.contract import Fault
+from runyard.vm.registry import Chosen
 from runyard.web.explain.values import Constraint
 from runyard.web.verdict import Headline
 from runyard.wire.bodies import DrainReason
@@ -39,6 +43,7 @@ LIST = Path(__file__).resolve().parent.parent / "tests" / "wire" / "frozen_names
 ENUMS: dict[str, type[StrEnum]] = {
     "component": Component,
     "constraint": Constraint,
+    "doctor-check": CheckId,
     "drain-reason": DrainReason,
     "fence-state": Fence,
     "hold": Hold,
@@ -50,9 +55,13 @@ ENUMS: dict[str, type[StrEnum]] = {
     "slot-state": SlotState,
     "reason/any": Common,
     "reason/agent-action": node.Why,
+    "reason/driver-chosen": Chosen,
+    "reason/vm-fault": Fault,
     "reason/deletion": dispatch.Deleting,
     "reason/delivery-outcome": dispatch.DeliveryOutcome,
     "reason/denied": dispatch.Denied,
+    "reason/doctor": doctor.Found,
+    "reason/doctor-next": doctor.Next,
     "reason/dry-run": dispatch.Would,
     "reason/event-objection": dispatch.Objection,
     "reason/event-refused": dispatch.Refused,
@@ -80,6 +89,7 @@ ENUMS: dict[str, type[StrEnum]] = {
     "reason/slot-question": Question,
     "reason/transition": dispatch.Why,
     "reason/unprocessed": results.Unprocessed,
+    "reason/upload-yielded": results.Yielded,
 }
 # Labels whose values are listed as a kind of their own.
 _LISTED_ONCE = frozenset({"loop", "condition", "component"})

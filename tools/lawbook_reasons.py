@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 SENTENCE = re.compile(r"[^\W\d_]{2,}[,;:.!]? (?:[^\W\d_]|%)")
 FOREIGN = (
     re.compile(r"-----(?:BEGIN|END) "),  # PEM
+    re.compile(r"Failed to connect to the VM using|VMs exceeds the system limit"),  # tart
 )
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _METHODS = frozenset(

@@ -15,7 +15,6 @@ FORBIDDEN_WORDS = tuple(
         r"(?i)\bseed\s?0" + r"0\d",
         r"(?i)\bpypi\.o" + r"rg",
         r"(?i)\bpythonhos" + r"ted\b",
-        r"(?i)\bghcr\.i" + r"o\b",
         r"(?i)\bdocker\.i" + r"o\b",
         r"(?i)\bquay\.i" + r"o\b",
     )

@@ -33,6 +33,7 @@ TOKEN = "correct-horse-battery-staple"
 LOCAL = Settings(token=TOKEN)
 SCRAPE = "prometheus-reads-only-this"
 PUBLIC = Settings(listen="192.0.2.7", token=TOKEN, metrics_token=SCRAPE, secure=True)
+BARE = Settings(listen="192.0.2.7", token=TOKEN, secure=True)
 NAMED = Settings(token=TOKEN, metrics_token=SCRAPE, names=("fleet.example",))
 JSON = (("content-type", "application/json"),)
 
@@ -108,6 +109,7 @@ RECORDS = (
 HERE, EVIL = "127.0.0.1:8000", "evil.example"
 BEARER, WRONG = f"Bearer {TOKEN}", "Bearer wrong-wrong-wrong-wrong"
 NARROW = f"Bearer {SCRAPE}"
+BY_OWNER = {"host": "fleet.example", "authorization": BEARER}
 BY_PROXY = {"host": "fleet.example", "authorization": NARROW}
 
 ACCESS: list[tuple[str, Settings, str, tuple[str, ...], dict[str, str], int]] = [
@@ -120,7 +122,11 @@ ACCESS: list[tuple[str, Settings, str, tuple[str, ...], dict[str, str], int]] = 
     ("outside, without a token", PUBLIC, "GET", LOOKS, {"host": "fleet.example"}, 401),
     ("outside, a wrong token", PUBLIC, "GET", LOOKS, {"authorization": WRONG}, 401),
     ("outside, pretending to be here", PUBLIC, "GET", LOOKS, {"host": HERE}, 401),
-    ("outside, with the token", PUBLIC, "GET", LOOKS, {"authorization": BEARER}, 200),
+    ("outside, with the token", PUBLIC, "GET", CLOSED, {"authorization": BEARER}, 200),
+    ("outside, the dashboard's token reads no metrics", PUBLIC, "GET", ("/metrics",), {"authorization": BEARER}, 401),
+    ("outside, no scrape token is set", BARE, "GET", ("/metrics",), {"authorization": BEARER}, 401),
+    ("outside, an empty scrape token", BARE, "GET", ("/metrics",), {"authorization": "Bearer "}, 401),
+    ("by a proxy, the dashboard's token reads no metrics", NAMED, "GET", ("/metrics",), BY_OWNER, 401),
     ("outside, the scrape token reads metrics", PUBLIC, "GET", ("/metrics",), {"authorization": NARROW}, 200),
     ("outside, the scrape token reads no more", PUBLIC, "GET", CLOSED, {"authorization": NARROW}, 401),
     ("outside, the scrape token makes no links", PUBLIC, "POST", (LOGIN_LINKS,), {"authorization": NARROW}, 401),
@@ -170,7 +176,7 @@ def test_only_a_missing_database_makes_a_started_replica_unready(
             body = (await client.request("GET", "/readyz", authorization=BEARER)).json()
             assert [each["code"] for each in body["conditions"]] == [condition.code]
             assert not body["works"] and body["stale"]
-            numbers = (await client.request("GET", "/metrics", authorization=BEARER)).body
+            numbers = (await client.request("GET", "/metrics", authorization=NARROW)).body
             assert f'runyard_condition{{condition="{condition.code}"}} 1.0'.encode() in numbers
             if got.status == 503:
                 away.append(condition.code)

@@ -165,3 +165,58 @@ def test_jitter_spreads_replicas_and_replays() -> None:
     assert run(1) != run(2)
     gaps = [after - before for before, after in zip(run(1), run(1)[1:], strict=False)]
     assert all(10 <= gap <= 11 for gap in gaps)
+
+
+def woken(at: tuple[float, ...], *, fails: bool = False) -> list[float]:
+    """When a loop of ten seconds runs its steps within 25 s, if it is woken at these times."""
+    times: list[float] = []
+
+    async def main() -> None:
+        clock, wakeup = VirtualClock(), asyncio.Event()
+
+        async def step() -> None:
+            times.append(round(clock.monotonic() - began, 1))
+            if fails:
+                raise NotSent("not now")
+
+        async def wake() -> None:
+            for moment in at:
+                await clock.sleep(began + moment - clock.monotonic())
+                wakeup.set()
+
+        began = clock.monotonic()
+        with pytest.raises(TimeoutError):
+            async with clock.timeout(25), asyncio.TaskGroup() as group:
+                group.create_task(wake())
+                group.create_task(
+                    run_loop(
+                        LOOP,
+                        step,
+                        clock=clock,
+                        meter=Meter(),
+                        log=get_logger("test"),
+                        every=10,
+                        deadline=5,
+                        expected=TRANSPORT_ERRORS,
+                        wakeup=wakeup,
+                    )
+                )
+
+    run_virtual(main())
+    return times
+
+
+@pytest.mark.parametrize(
+    ("at", "fails", "steps"),
+    [
+        pytest.param((), False, [0.0, 10.0, 20.0], id="never"),
+        pytest.param((4.0,), False, [0.0, 4.0, 14.0, 24.0], id="between-two-steps"),
+        pytest.param((4.0, 4.1, 4.2), False, [0.0, 4.0, 5.0, 15.0], id="often-but-once-a-second"),
+        pytest.param((0.1,), False, [0.0, 1.0, 11.0, 21.0], id="right-after-a-step"),
+        pytest.param((4.0, 5.0), True, [0.0, 20.0], id="not-during-a-backoff"),
+    ],
+)
+def test_a_loop_that_is_woken_runs_at_once(
+    at: tuple[float, ...], fails: bool, steps: list[float]
+) -> None:
+    assert woken(at, fails=fails) == steps

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from runyard.http.probes import probe_routes
+from runyard.http.probes import METRICS, probe_routes
 from runyard.http.routes import Guard, Routes
 from runyard.http.server import listen
 from runyard.telemetry.freshness import Freshness
@@ -22,12 +22,15 @@ Prepare = Callable[[NotReady], Awaitable[None]]
 
 
 class ProbeSocket(msgspec.Struct, frozen=True, kw_only=True):
-    """A bound socket for probes. With guards, reasons and `/metrics` are only for callers that they let pass."""
+    """A bound socket for probes, for metrics or for both. With guards, reasons and `/metrics` are only for callers that
+    they let pass."""
 
     sock: socket.socket
     tls: ssl.SSLContext | None = None
     guard: Guard | None = None
     metrics_guard: Guard | None = None
+    metrics: bool = True
+    probes: bool = True
 
 
 class Observed(Protocol):
@@ -57,10 +60,12 @@ async def served(
             routes = probe_routes(
                 deps.health,
                 deps.freshness,
-                deps.meter,
+                deps.meter if each.metrics else None,
                 guard=each.guard,
                 metrics_guard=each.metrics_guard,
             )
+            if not each.probes:
+                routes = tuple(route for route in routes if route.path == METRICS)
             table = Routes(title, "v1", routes, guard=each.guard, private=each.guard is not None)
             listening = await listen(table.handle, sock=each.sock, tls=each.tls)
             stack.push_async_callback(listening.close)

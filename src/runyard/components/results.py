@@ -11,6 +11,7 @@ import msgspec
 from runyard.blobs.contract import Blobs
 from runyard.blobs.links import Links
 from runyard.blobs.location import check
+from runyard.blobs.plans.slots import Limits
 from runyard.blobs.routes import BlobRoutes
 from runyard.clock import Clock
 from runyard.db.contract import Database
@@ -19,6 +20,7 @@ from runyard.http.routes import Guard, Route
 from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
 from runyard.wire.paths import BLOBS
+from runyard.xcresult.object_keys import owner_of
 from runyard.xcresult.processor.enqueueing import enqueue
 from runyard.xcresult.rest.cases import Cases
 from runyard.xcresult.rest.coverage import Coverages
@@ -77,7 +79,15 @@ class Results:
             coverage=Coverages(database),
             tokens=Tokens(setup.keys, clock=clock),
         )
-        self._blobs = BlobRoutes(blobs, links=links, clock=clock, log=log)
+        self._blobs = BlobRoutes(
+            blobs,
+            links=links,
+            clock=clock,
+            meter=meter,
+            log=log,
+            client_of=owner_of,
+            limits=Limits(longest=settings.upload_longest),
+        )
         self.retention = RetentionSweep(
             database,
             blobs=blobs,

@@ -104,6 +104,8 @@ def project_pool(pool: RunnerPool) -> PoolView:
         deleting=bool(meta.deletion_timestamp),
         finalizers=meta.finalizers,
         runtime_revision=meta.annotations.get(names.RUNTIME_REVISION, ""),
+        poller=meta.annotations.get(names.POLLER, ""),
+        dispatch_url=meta.annotations.get(names.GUEST_DISPATCH_URL, ""),
     )
 
 

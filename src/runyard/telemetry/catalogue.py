@@ -12,54 +12,21 @@ Cardinality: `fleet` and `pool` are the only labels that fan out; an account, a 
 a label. Polled gauges write an explicit 0, and a pool's series are cleared when the pool disappears.
 """
 
+from runyard.telemetry.buckets import (
+    JOB_MILLISECONDS,
+    LONG_SECONDS,
+    REQUEST_MILLISECONDS,
+    RUN_MILLISECONDS,
+    SECONDS,
+    WAIT_MILLISECONDS,
+)
 from runyard.telemetry.conditions import ALL as CONDITIONS
 from runyard.telemetry.metric import Declared, Label, Metric
 from runyard.telemetry.names import Component, Loop
+from runyard.wire.problem_codes import ENDED_UPLOADS
 from runyard.wire.reasons_dispatch import DeliveryOutcome
 from runyard.wire.reasons_results import Unprocessed
 
-SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-WAIT_MILLISECONDS = (
-    50.0,
-    100.0,
-    250.0,
-    500.0,
-    1000.0,
-    2500.0,
-    5000.0,
-    10000.0,
-    30000.0,
-    60000.0,
-    300000.0,
-)
-RUN_MILLISECONDS = (
-    1000.0,
-    5000.0,
-    30000.0,
-    60000.0,
-    300000.0,
-    900000.0,
-    1800000.0,
-    3600000.0,
-    7200000.0,
-    14400000.0,
-    21600000.0,
-)
-JOB_MILLISECONDS = (
-    100.0,
-    250.0,
-    500.0,
-    1000.0,
-    2500.0,
-    5000.0,
-    10000.0,
-    30000.0,
-    60000.0,
-    300000.0,
-    600000.0,
-)
-REQUEST_MILLISECONDS = (10.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10000.0)
-LONG_SECONDS = (1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 3600.0)
 # ── labels ──────────────────────────────────────────────────────────────────────────────────────
 
 POOL = Label("pool", "name of the RunnerPool")
@@ -441,6 +408,18 @@ RUNYARD_TEST_UPLOADS_TOTAL = counter(
     "Uploads of result bundles: announced; completed; completed without an object (missing);"
     " empty or too large (refused); uploaded but never completed (adopted).",
     _outcome("announced", "completed", "missing", "refused", "adopted"),
+    of=_SERVER,
+)
+RUNYARD_UPLOADS_RUNNING = gauge(
+    "runyard_uploads_running", "Uploads that pass through the server and have a slot.", of=_SERVER
+)
+RUNYARD_UPLOADS_WAITING = gauge(
+    "runyard_uploads_waiting", "Uploads through the server that wait for a slot.", of=_SERVER
+)
+RUNYARD_UPLOADS_ENDED_TOTAL = counter(
+    "runyard_uploads_ended_total",
+    "Uploads through the server that were ended before they were complete, or never started.",
+    Label("reason", "slug of the reason", tuple(ENDED_UPLOADS)),
     of=_SERVER,
 )
 RUNYARD_BLOBS_REMOVED_TOTAL = counter(

@@ -92,8 +92,8 @@ FENCES_UNANSWERED = Condition(
 )
 UNKNOWN_STAMP_OWNER = Condition(
     code="unknown-stamp-owner",
-    title="Pods carry the stamp of an owner that no tenant matches",
-    fix="A runner may be executing a job there, which cannot be read at GitHub. If no job runs in the Pod, delete it.",
+    title="Stamped Pods without a claim stay, because a job may be running in them",
+    fix="Give the App access to the scope in the message, or delete the Pod if no job runs in it.",
     severity=Severity.WARNING,
 )
 JOBS_STARVE = Condition(

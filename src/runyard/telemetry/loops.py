@@ -13,6 +13,8 @@ Which failures are survived is the caller's decision:
 - Cancellation always propagates.
 """
 
+import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable
 from typing import NoReturn
@@ -41,6 +43,7 @@ PROGRAMMING_ERRORS: Expected = (
     ImportError,
 )
 _JITTER = 0.1
+_LEAST = 1.0  # seconds between two steps, however often the loop is woken
 
 
 async def run_loop(
@@ -56,11 +59,13 @@ async def run_loop(
     expected: Expected,
     max_backoff: float = 300.0,
     freshness: Freshness | None = None,
+    wakeup: asyncio.Event | None = None,
 ) -> NoReturn:
-    """Run `step` at once, and again `every` seconds after it ended, forever.
+    """Run `step` at once, and again `every` seconds after it ended, forever; sooner if `wakeup` is set.
 
     After n failures in a row the wait is `every * 2**n`, at most `max_backoff` (but never less than
-    `every`). With `jitter_rng` each wait is up to a tenth longer, so that replicas drift apart.
+    `every`), and `wakeup` does not shorten it. With `jitter_rng` each wait is up to a tenth longer, so that replicas
+    drift apart.
     The loop and each success are reported to `freshness`. `name` is a member of `Loop`.
     """
     _check(expected)
@@ -82,7 +87,19 @@ async def run_loop(
         wait = max(every, min(every * 2.0 ** min(failures, 30), max_backoff))
         if jitter_rng is not None:
             wait *= 1.0 + _JITTER * jitter_rng.random()
-        await clock.sleep(wait)
+        await _pause(clock, wait, None if failures else wakeup)
+
+
+async def _pause(clock: Clock, seconds: float, wakeup: asyncio.Event | None) -> None:
+    """Wait, at least a second; what sets `wakeup` during the next step ends the pause after it."""
+    least = seconds if wakeup is None else min(seconds, _LEAST)
+    await clock.sleep(least)
+    if wakeup is None:
+        return
+    with contextlib.suppress(TimeoutError):
+        async with clock.timeout(seconds - least):
+            await wakeup.wait()
+    wakeup.clear()
 
 
 async def _step(

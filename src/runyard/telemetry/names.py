@@ -68,6 +68,8 @@ class Loop(Code):
     NODE_STATUS = "node-status", "Writes the Node's labels, size and conditions."
     NODE_LEASE = "node-lease", "Renews the Node's lease."
     GARBAGE_COLLECTION = "garbage-collection", "Finds records without Pods and unused images."
+    # node agent of a machine that joined another one
+    HOST_CREDENTIAL = "host-credential", "Renews the credential of a host that joined."
     # watches
     POD_REFLECTOR = "pod-reflector", "Mirrors Pods."
     NODE_REFLECTOR = "node-reflector", "Mirrors Nodes."
@@ -75,6 +77,7 @@ class Loop(Code):
     RUNNER_POOL_REFLECTOR = "runner-pool-reflector", "Mirrors RunnerPools."
     # one machine
     TOKEN_RENEWAL = "token-renewal", "Renews the tokens of the components on one machine."
+    LISTENER_CERTIFICATE = "listener-certificate", "Renews the certificate of the hosts' listener."
     KUBE_CONTROLLERS = "kube-controllers", "Runs the controllers of the embedded Kubernetes API."
     KUBE_JOURNAL = "kube-journal", "Writes the embedded Kubernetes API's objects to disk."
     GITHUB_STATE = "github-state", "Writes the practice GitHub's state to disk."

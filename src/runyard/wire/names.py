@@ -29,6 +29,11 @@ COMPONENT_RUNNER_SA = "runner-sa"
 
 # Annotations.
 RUNTIME_REVISION = "tuist.dev/runtime-class-revision"  # on the pool, copied to its Pods
+POLLER = (
+    "runyard.dev/poller"  # on the pool, copied to its Pods: who polls, POLLER_HOST or POLLER_GUEST
+)
+POLLER_HOST, POLLER_GUEST = "host", "guest"
+GUEST_DISPATCH_URL = "runyard.dev/dispatch-url"  # on the pool: where its guests reach the server
 START_PROGRESS_AT = "tuist.dev/start-progress-at"  # by the agent: the start last moved on then
 DRAIN_ELIGIBLE_AT = "tuist.dev/drain-eligible-at"  # by the operator, together with the label
 
@@ -37,6 +42,7 @@ NODE_RUNTIME = "tuist.dev/runtime"
 NODE_RUNTIME_TART = "tart"
 NODE_RUNTIME_PROCESS = "process"
 NODE_ISOLATION = "runyard.dev/isolation"  # of the process runtime: bwrap or none
+NODE_JOB_NETWORK = "runyard.dev/job-network"  # of the process runtime: own or host
 RUNTIME_CLASS_PREFIX = "runyard-"  # + a runtime: hosts with that runtime run these Pods as VMs
 NODE_FLEET = "tuist.dev/fleet"
 NODE_LINUX_POOL = "node.cluster.x-k8s.io/pool"
@@ -95,8 +101,9 @@ REASON_RUN_EXITED = "TartRunExited"
 REASON_RUN_FAILED = "TartRunFailed"
 REASON_NODE_READY = "TartKubeletReady"
 EVENT_CREATING_VM = "CreatingVM"
-WAITING_PULL = "PullingImage"  # why a Pod's container does not run yet
+WAITING_PULL = "Pulling"  # why a Pod's container does not run yet
 WAITING_BOOT = "ContainerCreating"
+WAITING_SLOT = "SlotsFull"
 
 RUNNER_NAME_LIMIT = 64  # GitHub's limit on a runner's name
 

@@ -1,14 +1,15 @@
 """The codes of refused HTTP requests: `code` in the body of a problem.
 
 Programs compare the slug; `error` is the template's text for people. A refusal whose cause is a reason of dispatch (a
-caller that is not accepted, an event that cannot be applied, a request about a job) has that reason's slug instead:
-`PROBLEMS` knows all of them, and the OpenAPI document lists them.
+caller that is not accepted, an event that cannot be applied, a request about a job) or of the slots of uploads has that
+reason's slug instead: `PROBLEMS` knows all of them, and the OpenAPI document lists them.
 
 Slugs never change. Templates may, except for those of the polls of runners, whose guests read `error`.
 """
 
 from runyard.wire.reasons import Catalogue, Code
 from runyard.wire.reasons_dispatch import Denied, Objection, Requested
+from runyard.wire.reasons_results import Yielded
 
 
 class ProblemCode(Code):
@@ -20,6 +21,7 @@ class ProblemCode(Code):
     TARGET_UNREADABLE = "target-unreadable", "unreadable request target"
     REQUEST_UNREADABLE = "request-unreadable", "the request cannot be read"
     BODY_LATE = "body-late", "the body did not arrive in time"
+    BODY_SLOW = "body-slow", "the body arrived too slowly"
     BODY_MALFORMED = "body-malformed", "the body is malformed"
     BODY_TOO_LARGE = "body-too-large", "the body is too large"
     BODY_NOT_JSON = "body-not-json", "the body is not JSON"
@@ -27,6 +29,7 @@ class ProblemCode(Code):
     BODY_INVALID_JSON = "body-invalid-json", "the body is not valid JSON"
     BODY_UNEXPECTED = "body-unexpected", "the body does not match the schema"
     SERVER_BUSY = "server-busy", "the server is busy with other bodies"
+    CLIENT_NOT_ALLOWED = "client-not-allowed", "requests from this address are not allowed"
     SERVER_FAILED = "server-failed", "the server failed"
     NO_CONNECTION = "no-connection", "there is no connection here that could be handed over"
 
@@ -51,11 +54,24 @@ class ProblemCode(Code):
     JOB_NUMBER_INVALID = "job-number-invalid", "the job id is not a number"
     FILE_UNKNOWN = "file-unknown", "there is no such static file"
     DASHBOARD_TOKEN_NEEDED = "dashboard-token-needed", "this needs the dashboard's token"
+    METRICS_TOKEN_NEEDED = "metrics-token-needed", "this needs the token for metrics"
     HOST_UNKNOWN = "host-unknown", "the Host header is not one of this server's names"
     HOST_MISSING = "host-missing", "the request has no usable Host header"
     FORM_OF_ANOTHER_SITE = "form-of-another-site", "this form was sent by another site"
     KIND_UNEXPLAINED = "kind-unexplained", "a {kind} cannot be explained"
     SUBJECT_UNKNOWN = "subject-unknown", "there is no {kind} {id}"
+
+    # hosts that join
+    JOIN_TOKEN_WRONG = "join-token-wrong", "this join token is not known here"
+    JOIN_TOKEN_USED = "join-token-used", "this join token was used already"
+    JOIN_TOKEN_EXPIRED = "join-token-expired", "this join token has expired"
+    JOIN_TOKEN_OTHER_NAME = "join-token-other-name", "this join token is for the host {name}"
+    JOIN_TOO_MANY_FAILURES = "join-too-many-failures", "too many failed attempts from your address"
+    JOIN_NAME_INVALID = "join-name-invalid", "a host cannot have this name"
+    JOIN_NAME_TAKEN = "join-name-taken", "another machine has joined as {name}"
+    HOST_CREDENTIAL_NEEDED = "host-credential-needed", "only hosts that joined may call this"
+    HOST_CREDENTIAL_REVOKED = "host-credential-revoked", "the credential of this host is not valid"
+    CONTROL_PLANE_AWAY = "control-plane-away", "the {what} does not respond"
 
     # test results, objects
     RESULT_NOT_FOUND = "result-not-found", "{what} not found"
@@ -74,6 +90,7 @@ class ProblemCode(Code):
     UPLOAD_DELETED = "upload-deleted", "the upload was deleted: it is too old"
     UPLOAD_CUT = "upload-cut", "the upload ended early"
     UPLOAD_LATE = "upload-late", "the upload took too long"
+    UPLOAD_SLOW = "upload-slow", "the upload arrived too slowly"
     OBJECT_UNKNOWN = "object-unknown", "the object does not exist"
     LINK_INVALID = "link-invalid", "the link is not valid"
 
@@ -100,4 +117,12 @@ class ProblemCode(Code):
     JIT_USED = "jit-used", "JIT configuration used"
 
 
-PROBLEMS = Catalogue(ProblemCode, Denied, Objection, Requested)
+# Why an upload through the server ended before it was complete, or never started.
+ENDED_UPLOADS: tuple[Code, ...] = (
+    ProblemCode.UPLOAD_CUT,
+    ProblemCode.UPLOAD_LATE,
+    ProblemCode.UPLOAD_SLOW,
+    ProblemCode.STORAGE_UNAVAILABLE,
+    *Yielded,
+)
+PROBLEMS = Catalogue(ProblemCode, Denied, Objection, Requested, Yielded)

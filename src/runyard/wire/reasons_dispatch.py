@@ -33,6 +33,10 @@ class Why(Code):
     POD_SUCCEEDED = "pod-succeeded", "the agent recorded the end: Succeeded"
     POD_FAILED = "pod-failed", "the agent recorded the end: Failed"
     STAMPED_WITHOUT_CLAIM = "stamped-without-claim", "stamped, and no claim exists for it"
+    OWNER_UNKNOWN = (
+        "stamped-by-unknown-owner",
+        "stamped by {owner}, which is unknown, and no runner has its name in {scopes:d} scopes, which are all",
+    )
     NOT_POLLING = "not-polling", "the Pod runs and does not poll for work"
 
     AWAITS_APPROVAL = "awaits-approval", "waits for an approval at GitHub"
@@ -94,10 +98,24 @@ class Left(Code):
 
     MOVED_ON = "moved-on", "it has changed since it was read"
     RUNNER_MAY_BE_BUSY = "runner-may-be-busy", "not fenced: its runner may be executing a job"
+    RUNNER_BUSY = "runner-busy", "GitHub says that its runner is busy at {scope}"
     OWNER_UNKNOWN = (
         "owner-unknown",
-        "its owner is unknown, so its runner cannot be read at GitHub",
+        "its owner is unknown, so its runner is to be looked up in every scope at GitHub",
     )
+    LOOKUP_UNFINISHED = (
+        "lookup-unfinished",
+        "its owner is unknown, and its runner is being looked up: {left:d} to read, next {scope}",
+    )
+    SCOPE_UNREADABLE = (
+        "scope-unreadable",
+        "its runner may be executing a job, and GitHub does not show {scope}: {message}",
+    )
+    NO_SCOPE_KNOWN = (
+        "no-scope-known",
+        "its owner is unknown, and so is every scope where its runner could be looked up",
+    )
+    DEPENDENCY_FAILED = "dependency-failed", "it could not be read or changed: {message}"
     REGISTRATION_BUSY = "registration-busy", "GitHub says that the runner is busy"
     REGISTRATION_ABSENT = "registration-absent", "GitHub has no such runner any more"
 

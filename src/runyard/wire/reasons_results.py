@@ -1,4 +1,4 @@
-"""The reason codes of test results: why an attempt to process a run ended without results.
+"""The reason codes of test results: why an upload yielded to others, or an attempt to process a run had no results.
 
 Slugs are stored with a run and its attempts, counted in metrics and served over REST: they never change. Templates may.
 `message` is a text of another program or of an exception.
@@ -56,6 +56,21 @@ class Unprocessed(Code):
     RELEASED = "released", "its worker was stopped"
     WORKER_LOST = "worker-lost", "{owner} sent no heartbeat until the lease expired"
     DEFECT = "defect", "{message}"
+
+
+class Yielded(Code):
+    """Why an upload through the server got no slot, or lost it to another one."""
+
+    UPLOAD_SLOWEST = (
+        "upload-slowest",
+        "others wait, and the upload arrived at {rate:.0f} bytes per second, less than {least:.0f}",
+    )
+    UPLOAD_DISPLACED = (
+        "upload-displaced",
+        "another client waits, and this one had {held:d} uploads against its {other:d}",
+    )
+    UPLOAD_NOT_STARTED = "upload-not-started", "no slot for the upload was free within {wait:.0f} s"
+    UPLOADS_FULL = "uploads-full", "{waiting:d} uploads wait already"
 
 
 LACKS_SPACE = (

@@ -5,6 +5,7 @@ import msgspec
 from runyard.components.wiring.shared import Shared
 from runyard.dispatch.modes import Reconciler
 from runyard.dispatch.recovery.fencing import Fencer
+from runyard.dispatch.recovery.lookup import RunnerLookup
 from runyard.dispatch.recovery.pods import PodsAgainstSlots
 from runyard.dispatch.recovery.reading import Reader
 from runyard.dispatch.recovery.registrations import GhostRegistrations
@@ -94,6 +95,13 @@ def _stamped(shared: Shared, fencer: Fencer) -> OrphanedStampedPods:
     return OrphanedStampedPods(
         snapshots=_snapshots(shared),
         retirer=_retirer(shared, fencer),
+        lookup=RunnerLookup(
+            shared.deps,
+            github=shared.github,
+            store=shared.store,
+            fencer=fencer,
+            leases=shared.leases,
+        ),
         report=shared.report(Reconciler.ORPHANED_STAMPED_PODS),
         condition=shared.reporter(UNKNOWN_STAMP_OWNER),
         settings=shared.deps.settings,

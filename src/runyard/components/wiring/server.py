@@ -114,6 +114,7 @@ def loops(wired: Wired) -> tuple[Coroutine[object, object, object], ...]:
             expected=_EXPECTED,
             max_backoff=max(30.0, every),
             freshness=deps.freshness,
+            wakeup=wired.shared.requeued if name is Loop.JOB_READ else None,
         )
         for name, step, every, deadline in (*_dispatch_steps(wired), *_results_steps(wired))
         if name not in deps.guards.without_loops

@@ -3,6 +3,7 @@
 Only here are the server's clients wrapped so that their responses become health conditions.
 """
 
+import asyncio
 from collections.abc import Callable
 
 import msgspec
@@ -15,6 +16,7 @@ from runyard.dispatch.job_metrics import JobMetrics
 from runyard.dispatch.machine.changes import Context
 from runyard.dispatch.modes import Reconciler
 from runyard.dispatch.pools import Pools
+from runyard.dispatch.recorded_tx import JobTransition
 from runyard.dispatch.recovery.closing import Closer
 from runyard.dispatch.recovery.proofs import Prover
 from runyard.dispatch.recovery.report import ReconcilerReport
@@ -44,6 +46,8 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
     deleter: SafeDelete
     authenticator: Authenticator
     closer: Closer
+    requeued: asyncio.Event
+    """Set when a job goes back to the queue: it is read at GitHub at once, because it is not offered before."""
 
     def report(self, reconciler: Reconciler) -> ReconcilerReport:
         """The report of one reconciler, in the mode that the settings give it."""
@@ -78,12 +82,14 @@ def wire_shared(given: Deps) -> Shared:
     prover = Prover(kube, namespace=settings.namespace)
     pools = Pools(kube, namespace=settings.namespace)
     ctx = Context(deadlines=settings.deadlines, rules=deps.guards.rules)
-    store = Store(
-        database,
-        ctx=ctx,
-        actor=deps.name,
-        observer=JobMetrics(pools=pools, meter=deps.meter).record,
-    )
+    metrics, requeued = JobMetrics(pools=pools, meter=deps.meter), asyncio.Event()
+
+    def observe(transition: JobTransition) -> None:
+        metrics.record(transition)
+        if transition.requeued:
+            requeued.set()
+
+    store = Store(database, ctx=ctx, actor=deps.name, observer=observe)
     return Shared(
         deps=deps,
         github=github,
@@ -100,6 +106,7 @@ def wire_shared(given: Deps) -> Shared:
             kube, namespace=settings.namespace, clock=clock, cache_seconds=settings.token_cache
         ),
         closer=Closer(store=store, prover=prover),
+        requeued=requeued,
     )
 
 

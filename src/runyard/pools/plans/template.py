@@ -37,8 +37,9 @@ def pod(pool: PoolView, name: str, settings: Settings) -> Manifest:
     """The runner's Pod."""
     metadata = _metadata(pool, name, component=names.COMPONENT_RUNNER)
     metadata["labels"][names.RUNNER] = "true"
-    if pool.runtime_revision:
-        metadata["annotations"] = {names.RUNTIME_REVISION: pool.runtime_revision}
+    copied = {names.RUNTIME_REVISION: pool.runtime_revision, names.POLLER: pool.poller}
+    if annotations := {name: value for name, value in copied.items() if value}:
+        metadata["annotations"] = annotations
     by_agent = bool(pool.spec.agent_runtime)
     spec = _agent_spec(pool, settings) if by_agent else _linux_spec(pool, settings)
     common: Manifest = {"restartPolicy": "Never", "serviceAccountName": name}
@@ -70,7 +71,7 @@ def _metadata(pool: PoolView, name: str, *, component: str) -> Manifest:
 
 
 def _agent_spec(pool: PoolView, settings: Settings) -> Manifest:
-    env = [*_runner_env(pool), *_poll_env(pool, settings.dispatch_url)]
+    env = [*_runner_env(pool), *_poll_env(pool, pool.dispatch_url or settings.dispatch_url)]
     if settings.cluster_dns_ip:
         env.append(_env(names.ENV_CLUSTER_DNS_IP, settings.cluster_dns_ip))
         env.append(_env(names.ENV_CLUSTER_DOMAIN, settings.cluster_domain))
@@ -95,7 +96,7 @@ def _agent_spec(pool: PoolView, settings: Settings) -> Manifest:
 
 
 def _linux_spec(pool: PoolView, settings: Settings) -> Manifest:
-    url = settings.dispatch_internal_url or settings.dispatch_url
+    url = pool.dispatch_url or settings.dispatch_internal_url or settings.dispatch_url
     jit = _env(names.ENV_JIT_PATH, f"{JIT_DIR}/jit")
     poller = {
         "name": POLLER,

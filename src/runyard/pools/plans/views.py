@@ -88,6 +88,8 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     deleting: bool = False
     finalizers: tuple[str, ...] = ()
     runtime_revision: str = ""
+    poller: str = ""  # who polls for its Pods, if the pool says it
+    dispatch_url: str = ""  # where its guests reach the server, if not where all do
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
