@@ -9,6 +9,11 @@ from tests.fixtures_postgres import (  # noqa: F401 fixtures are found by their 
     empty_database_url,
     postgres,
 )
+from tests.fixtures_registry import (  # noqa: F401 fixtures are found by their names here
+    private_registry,
+    registry,
+    registry_program,
+)
 
 from runyard.embedded.github.identity import KeyPair, generate_key_pair
 

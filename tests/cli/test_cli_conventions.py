@@ -62,13 +62,19 @@ def test_jobs_arrive_the_same_way_on_every_command_unless_it_is_told_otherwise()
 
 
 def test_every_command_that_uses_a_running_machine_finds_it_by_its_data_directory() -> None:
-    talking = {"runyard up", "runyard practice push", *having("--server")}
+    pools = {name for name in having("--kubeconfig") if name.startswith("runyard pool ")}
+    talking = {"runyard up", "runyard doctor", "runyard practice push", *having("--server"), *pools}
     assert {
         "runyard explain",
+        "runyard pool create",
+        "runyard status",
         "runyard dashboard",
         "runyard tenant list",
         "runyard job show",
     } < talking
+    # These use the Kubernetes API of the machine, and `join` runs on another one.
+    hosts = {"token", "list", "drain", "undrain", "remove"}
+    talking |= {f"runyard host {each}" for each in hosts}
     by_data = {name for name, option in having("--data").items() if option.envvar == "RUNYARD_DATA"}
     assert by_data == talking
 

@@ -48,8 +48,12 @@ OPERATOR = {
 AGENT = {
     "a node's name": (("--node-name", "Mac Mini"), "--node-name: 'Mac Mini'"),
     "a kubeconfig that is not there": (("--kubeconfig", "/nope"), "/nope"),
+    "a practice GitHub": (
+        (*BEGINS, "--practice-url", "mini-1:8088"),
+        "--practice-url is not a valid URL",
+    ),
     "images": (("--kubeconfig", "KUBE", "--images", "/nope"), "--images: /nope"),
-    "another driver": (("--driver", "tart"), "--driver"),
+    "another driver": (("--driver", "vmware"), "--driver"),
     "a data directory": (("--kubeconfig", "KUBE", "--data", "/proc/x"), "--data: /proc/x"),
     "labels": (
         (*BEGINS, "--node-labels", "fast"),

@@ -85,7 +85,8 @@ def test_a_server_that_is_not_loopback_wants_the_token(
         assert code == 0, said
         narrow = "Bearer prometheus-reads-this"
         assert (await ask(url, "GET", "/metrics", authorization=narrow)).status == 200
-        assert (await ask(url, "GET", "/metrics")).status == 401
+        for other in ("", "Bearer correct-horse-battery"):
+            assert (await ask(url, "GET", "/metrics", authorization=other)).status == 401
         for method, path in (("GET", "/api/v1/tenants"), ("PATCH", "/api/v1/tenants/acme")):
             assert (await ask(url, method, path, authorization=narrow)).status == 401
         for secret in ("correct-horse", "prometheus-reads"):

@@ -11,7 +11,7 @@ from tests.cli.github_harness import APP_ID, play
 from tests.embedded.up.upsupport import HAS_PROC, Up, directory
 
 from runyard.cli.github_auth import GithubIdentity
-from runyard.cli.githubcheck import Line
+from runyard.cli.githubcheck import CLOCK, Line, Verdict
 from runyard.cli.options import BadSetting
 from runyard.cli.upgithub import report_checks, up_checks
 from runyard.clock import RealClock
@@ -78,6 +78,18 @@ def test_only_what_needs_another_start_prevents_one(line: Line, ends: bool) -> N
     with pytest.raises(BadSetting) if ends else contextlib.nullcontext():
         report_checks((line,), seen.append)
     assert seen == ([] if line.verdict == "ok" else [line])
+
+
+@pytest.mark.parametrize(("clock", "ends"), [("fail", False), ("warn", True), ("ok", True)])
+def test_a_clock_that_is_not_set_yet_is_not_taken_for_a_wrong_key(
+    clock: Verdict, ends: bool
+) -> None:
+    seen: list[Line] = []
+    refused = Line(verdict="fail", what="App", found="401", fix="check it", needs_restart=True)
+    time = Line(verdict=clock, what=CLOCK, found="300 s ahead", fix="set it")
+    with pytest.raises(BadSetting) if ends else contextlib.nullcontext():
+        report_checks((refused, time), seen.append)
+    assert seen == [line for line in (refused, time) if line.verdict != "ok"]
 
 
 def test_a_github_that_is_silent_is_not_waited_for() -> None:

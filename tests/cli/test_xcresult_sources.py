@@ -160,3 +160,25 @@ def test_markdown_for_a_comment_is_not_too_long(
     assert len(capfd.readouterr().out.encode()) > 10_000
     assert call(many, bundle, "--format", "markdown", "--max-bytes", "10000") == 0
     assert 0 < len(capfd.readouterr().out.encode()) <= 10_000
+
+
+@pytest.mark.parametrize(("form", "mark"), [("lcov", "SF:"), ("cobertura", 'filename="')])
+def test_coverage_is_found_in_a_checkout_wherever_the_tests_ran(
+    form: str, mark: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    measured = tmp_path / "Measured.xcresult"
+    write_bundle(measured, Plan(cases=2, suites=1, coverage=2))
+    argv = ["xcresult", "coverage", str(measured), "--format", form]
+    assert run(cli, name="runyard", argv=argv) == 0
+    paths = re.findall(rf'{mark}([^"\n]+)', capfd.readouterr().out)
+    assert len(paths) == 2 and all(each.startswith("/") for each in paths)
+    there, lost = ("/".join(each.split("/")[-2:]) for each in paths)
+    file = tmp_path / "repository" / there
+    file.parent.mkdir(parents=True)
+    file.write_text("")
+    checkout = str(tmp_path / "repository")
+    assert run(cli, name="runyard", argv=[*argv, "--checkout", checkout]) == 0
+    shown = capfd.readouterr()
+    assert f"{mark}{there}" in shown.out and f"{mark}{paths[1]}" in shown.out
+    assert paths[1] in shown.err and "--checkout" in shown.err and lost != there
+    assert run(cli, name="runyard", argv=[*argv[:-1], "json", "--checkout", checkout]) == 2

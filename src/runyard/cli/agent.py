@@ -12,6 +12,7 @@ import msgspec
 
 from runyard.cli.clusterflags import KUBECONFIG, probes_option
 from runyard.cli.options import LOGGING, Option, with_options
+from runyard.cli.pollerflags import POLLING
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -19,19 +20,28 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 class Flags(msgspec.Struct, frozen=True, kw_only=True):
     """All options, from the command line or the environment."""
 
-    driver: str
+    driver: Literal["auto", "tart", "process"]
+    tart_binary: str
+    vm_slots: int
+    insecure_registry: tuple[str, ...]
     kubeconfig: str
     node_name: str
     node_ip: str
     fleet: str
     node_labels: str
+    joined: bool
     data: Path
     images: Path
-    isolation: Literal["auto", "none"]
+    isolation: Literal["auto", "host-network", "none"]
     server_url: str
+    practice_url: str
+    poller: Literal["auto", "host", "guest"]
+    server_ca_file: Path | None
+    runner_directory: str
+    runner_archive: Path | None
     pods: int
-    pod_cpu_milli: int
-    pod_memory_mb: int
+    pod_cpu_milli: int | None
+    pod_memory_mb: int | None
     pod_disk_mb: int
     listen: str
     as_json: bool
@@ -69,10 +79,32 @@ NODE: tuple[Option, ...] = (
 HOST: tuple[Option, ...] = (
     click.option(
         "--driver",
-        type=click.Choice(["process"]),
-        default="process",
+        envvar="RUNYARD_DRIVER",
+        type=click.Choice(["auto", "tart", "process"]),
+        default="auto",
         show_default=True,
-        help="How Pods are run. process: each Pod is a group of processes; needs no virtual machines.",
+        help="How Pods are run. tart: each Pod is a macOS VM. process: each Pod is a group of processes; needs no"
+        " virtual machines. auto: tart where it is installed, else process.",
+    ),
+    click.option(
+        "--tart-binary",
+        envvar="RUNYARD_TART",
+        default="tart",
+        show_default=True,
+        help="Path of tart, or its name on PATH.",
+    ),
+    click.option(
+        "--vm-slots",
+        type=click.IntRange(1, 64),
+        default=2,
+        show_default=True,
+        help="VMs of tart that may run at once, those of other tools included; macOS allows two.",
+    ),
+    click.option(
+        "--insecure-registry",
+        multiple=True,
+        metavar="HOST:PORT",
+        help="Registry without TLS that tart may pull from; repeatable.",
     ),
     click.option(
         "--data",
@@ -83,6 +115,11 @@ HOST: tuple[Option, ...] = (
         help="Directory of this agent's records, VMs and images; kept across restarts; each agent needs its own.",
     ),
     click.option(
+        "--joined",
+        is_flag=True,
+        help="Use what 'runyard host join' wrote to --data: kubeconfig, name, labels. Renews the credential.",
+    ),
+    click.option(
         "--images",
         envvar="RUNYARD_IMAGES",
         type=_FOLDER,
@@ -91,16 +128,32 @@ HOST: tuple[Option, ...] = (
     click.option(
         "--isolation",
         envvar="RUNYARD_ISOLATION",
-        type=click.Choice(["auto", "none"]),
+        type=click.Choice(["auto", "host-network", "none"]),
         default="auto",
         show_default=True,
-        help="auto: the best sandbox that works here. none: no sandbox.",
+        help="auto: the best sandbox that works here, with a network of its own for each Pod if slirp4netns works."
+        " host-network: the same sandbox with the host's network. none: no sandbox.",
     ),
     click.option(
         "--server-url",
         envvar="RUNYARD_SERVER_URL",
         default="",
         help="Base URL of the dispatch server for runners on this host.  [default: the URL in their Pods]",
+    ),
+    click.option(
+        "--poller",
+        type=click.Choice(["auto", "host", "guest"]),
+        default="auto",
+        show_default=True,
+        help="Who asks the server for a job: a script in the guest, or this host, which then starts the runner in the"
+        " guest. auto: the host for VMs, the guest for processes. A pool's annotation runyard.dev/poller goes first.",
+    ),
+    *POLLING,
+    click.option(
+        "--practice-url",
+        envvar="RUNYARD_PRACTICE_URL",
+        default="",
+        help="URL of a practice GitHub on this machine. Runners with a network of their own can reach it then.",
     ),
 )
 SIZE: tuple[Option, ...] = (
@@ -114,16 +167,12 @@ SIZE: tuple[Option, ...] = (
     click.option(
         "--pod-cpu-milli",
         type=click.IntRange(min=1),
-        default=500,
-        show_default=True,
-        help="CPU limit of each Pod, in thousandths of a core.",
+        help="CPU of each Pod, in thousandths of a core.  [default: 500; of VMs an equal share of this machine]",
     ),
     click.option(
         "--pod-memory-mb",
         type=click.IntRange(min=1),
-        default=512,
-        show_default=True,
-        help="Memory limit of each Pod, in MB.",
+        help="Memory of each Pod, in MB.  [default: 512; of VMs an equal share of this machine]",
     ),
     click.option(
         "--pod-disk-mb",
@@ -140,14 +189,17 @@ SIZE: tuple[Option, ...] = (
 def agent(**given: Any) -> None:
     """Run the node agent of one host: it registers a Node and runs the Pods that are scheduled to it.
 
-    The agent runs Pods with the RuntimeClass runyard-process. Jobs continue while it is restarted, upgraded or
-    killed: the next agent with the same --data takes them over. Each agent needs its own --data and --node-name.
+    The agent runs runner Pods, and those that select hosts of its runtime and tolerate their taint by name. Jobs
+    continue while it is restarted, upgraded or killed: the next agent with the same --data takes them over.
+    Each agent needs its own --data and --node-name.
 
     First create the agent's roles and this host's account in the cluster, and a token for its kubeconfig:
 
     \b
     runyard manifests --component agent --host mini-1 | kubectl apply -f -
     kubectl -n tuist create token tart-kubelet-mini-1
+
+    A machine that joined another one ('runyard host join') has all this: runyard agent --joined
 
     Then start the agent and check it:
 

@@ -5,6 +5,7 @@ port may belong to any program afterwards, also to a job that outlived the machi
 """
 
 import os
+import shlex
 from pathlib import Path
 
 import click
@@ -26,7 +27,6 @@ def machine_root(data: Path | None) -> Path:
 
 def local_server(root: Path) -> str:
     """The address of the server of the machine that runs with this directory."""
-    from runyard.embedded.lock import is_owned
     from runyard.embedded.up.layout import BadDirectory, Layout, read_json
 
     try:
@@ -34,10 +34,21 @@ def local_server(root: Path) -> str:
     except BadDirectory as error:
         raise Unreachable(str(error)) from error
     if not isinstance(ports, dict) or not isinstance(ports.get("server"), int):
-        raise Unreachable(f"'runyard up' never ran in {root}; give --data DIR or --server URL")
-    if not is_owned(root):
-        raise Unreachable(f"'runyard up' does not run in {root}. Start it, or give --server URL")
+        start = f"runyard up --data {shlex.quote(str(root))}"
+        raise Unreachable(
+            f"'runyard up' never ran in {root}. Start it ({start}), or give --data DIR or --server URL"
+        )
+    require_running(root, or_else="give --server URL")
     return f"http://127.0.0.1:{ports['server']}"
+
+
+def require_running(root: Path, *, or_else: str) -> None:
+    """Raise `Unreachable`, with the command that starts it, unless a machine runs with this directory."""
+    from runyard.embedded.lock import is_owned
+
+    if not is_owned(root):
+        start = f"runyard up --data {shlex.quote(str(root))}"
+        raise Unreachable(f"'runyard up' does not run in {root}. Start it ({start}), or {or_else}")
 
 
 def runs_at(root: Path, url: str) -> bool:

@@ -27,13 +27,18 @@ from runyard.cli.child_processes import unwind_on_terminate
 # Command name → the one line that `--help` shows, so that listing commands imports none of them.
 COMMANDS = {
     "dashboard": "Print a link that opens the dashboard in a browser.",
+    "doctor": "Check whether this machine can run jobs, each finding with its fix.",
     "explain": "Show why a job waits, or what a Pod, a pool or a runner waits for.",
     "github": "Create a GitHub App for the fleet, and check the connection.",
     "tenant": "Show and change tenants: limits, shares, pause and resume.",
     "job": "Show jobs, and cancel or repeat them at GitHub.",
+    "image": "Show which digest a tag of a VM image means, and which credentials are used.",
+    "pool": "Create, list, show and delete pools of runners, without YAML.",
     "processor": "Run a processor, which stores uploaded Xcode test results in Postgres.",
     "operator": "Run a replica of the pool operator on a cluster.",
-    "agent": "Run the node agent of one host: it starts a VM (today a process) for each Pod.",
+    "host": "Add other machines as hosts; list, drain and remove hosts.",
+    "agent": "Run the node agent of one host: it starts a VM, or a group of processes, for each Pod.",
+    "status": "Show the whole fleet on one screen: what is wrong, and what to do.",
     "server": "Run a replica of the dispatch server, with your own Postgres and cluster.",
     "manifests": "Print what a cluster needs (CRD, roles, accounts), for kubectl apply.",
     "migrate": "Migrate the database schema to this release.",
@@ -47,6 +52,7 @@ COMMANDS = {
 # Command name → the extra whose packages it needs. A command that is not named needs none.
 EXTRAS = {
     "github": "server",
+    "host": "up",
     "migrate": "server",
     "operator": "operator",
     "practice": "up",
@@ -75,14 +81,18 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 HELP = """A self-healing CI runner fleet for macOS and Linux.
 
 Hands GitHub Actions jobs to single-use runners, on one machine or on a Kubernetes cluster, and recovers by
-itself from crashes, lost events and half-finished registrations. Jobs run as processes, in a
-sandbox where bubblewrap works (Linux).
+itself from crashes, lost events and half-finished registrations. Each job runs in a fresh macOS VM
+where tart is installed, else as processes, in a sandbox where bubblewrap works (Linux).
 
 \b
 Start here:
   runyard up --demo                       run 20 real jobs on this machine, inject 4 faults, count leaks
   runyard up                              run the whole fleet on this machine, until Ctrl-C
+  runyard doctor                          check whether this machine can run jobs, with the fix for each finding
   runyard github connect --org acme       create a GitHub App for your runners; then 'runyard server --help'
+  runyard host token                      add a second machine: run the printed command there
+  runyard status                          one screen: what is wrong with the fleet, and the fix
+  runyard pool create mac --image REF     create a pool of runners; prints what a workflow writes in runs-on
   runyard manifests | kubectl apply -f -  prepare a cluster; then 'runyard operator --help', 'runyard agent --help'
   runyard sim --seed 1 --hours 2 --demo   watch two hours of a simulated fleet
   runyard sim --seeds 100 --hours 1       simulate 100 seeds, one hour each; a failure prints its seed

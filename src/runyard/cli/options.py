@@ -65,6 +65,12 @@ def is_typed(name: str) -> bool:
     return source is click.core.ParameterSource.COMMANDLINE
 
 
+def is_set(name: str) -> bool:
+    """Whether this option was given, on the command line or by its variable."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is not click.core.ParameterSource.DEFAULT
+
+
 class BadSetting(click.ClickException):
     """An option, a variable or a file is not usable; nothing was started."""
 

@@ -33,7 +33,7 @@ from runyard.cli.local_machine import (
     machine_root,
     runs_at,
 )
-from runyard.cli.options import DATA, is_typed
+from runyard.cli.options import DATA, Option, is_typed, with_options
 from runyard.text import harmless
 from runyard.wire.rest import ACTOR
 
@@ -44,6 +44,30 @@ if TYPE_CHECKING:  # loaded when a request is sent, not for --help
 T = TypeVar("T")
 SERVER, TOKEN_FILE, CA_FILE = "RUNYARD_SERVER", "RUNYARD_TOKEN_FILE", "RUNYARD_CA_FILE"
 _WITHIN = 30.0
+_OPTIONS: tuple[Option, ...] = (
+    click.option(
+        "--server",
+        envvar=SERVER,
+        show_envvar=True,
+        help="URL of the dispatch server.  [default: that of 'runyard up' on this machine]",
+    ),
+    DATA,
+    click.option(
+        "--token-file",
+        envvar=TOKEN_FILE,
+        show_envvar=True,
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="File with the dashboard's token.  [default for 'runyard up', and for a --server on loopback:"
+        " dashboard.token of --data]",
+    ),
+    click.option(
+        "--ca-file",
+        envvar=CA_FILE,
+        show_envvar=True,
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Certificate authority of the server (PEM), if it is a private one.",
+    ),
+)
 
 
 class Refused(click.ClickException):
@@ -63,6 +87,7 @@ class ServerClient(msgspec.Struct, frozen=True, kw_only=True):
     server: str
     token: str = ""
     ca_file: Path | None = None
+    within: float = _WITHIN  # seconds until a response is no longer waited for
 
     def read(
         self,
@@ -114,12 +139,12 @@ class ServerClient(msgspec.Struct, frozen=True, kw_only=True):
         from runyard.http.messages import Response
 
         try:
-            transport = HttpTransport(self.server, tls=self._tls(), pool=1)
+            transport = HttpTransport(self.server, tls=self.tls_context(), pool=1)
         except (ValueError, OSError) as error:
             message = f"{error}. Write --server as http://HOST:PORT"
             raise Unreachable(harmless(message)) from error
         try:
-            answer = await transport.send(request, timeout=_WITHIN)
+            answer = await transport.send(request, timeout=self.within)
         except TransportError as error:
             message = (
                 f"{self.server} does not respond: {error}. Check that it runs, and check --server"
@@ -131,7 +156,8 @@ class ServerClient(msgspec.Struct, frozen=True, kw_only=True):
             raise Unreachable(f"{self.server} responded with a stream. Check --server")
         return answer
 
-    def _tls(self) -> ssl.SSLContext | None:
+    def tls_context(self) -> ssl.SSLContext | None:
+        """The context that trusts `ca_file`; None for the system's authorities."""
         if self.ca_file is None:
             return None
         try:
@@ -142,31 +168,15 @@ class ServerClient(msgspec.Struct, frozen=True, kw_only=True):
             raise Unreachable(harmless(message)) from None
 
 
+def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that `find_server` takes: `server`, `data`, `token_file` and `ca_file`."""
+    return with_options(_OPTIONS)(command)
+
+
 def with_server_client(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of the server to a command; it gets a `ServerClient` as `client`."""
 
-    @click.option(
-        "--server",
-        envvar=SERVER,
-        show_envvar=True,
-        help="URL of the dispatch server.  [default: that of 'runyard up' on this machine]",
-    )
-    @DATA
-    @click.option(
-        "--token-file",
-        envvar=TOKEN_FILE,
-        show_envvar=True,
-        type=click.Path(dir_okay=False, path_type=Path),
-        help="File with the dashboard's token.  [default for 'runyard up', and for a --server on loopback:"
-        " dashboard.token of --data]",
-    )
-    @click.option(
-        "--ca-file",
-        envvar=CA_FILE,
-        show_envvar=True,
-        type=click.Path(dir_okay=False, path_type=Path),
-        help="Certificate authority of the server (PEM), if it is a private one.",
-    )
+    @server_options
     @functools.wraps(command)
     def with_client(
         *args: Any,
@@ -176,20 +186,28 @@ def with_server_client(command: Callable[..., Any]) -> Callable[..., Any]:
         ca_file: Path | None,
         **more: Any,
     ) -> Any:
-        root = machine_root(data)
-        if server and is_typed("data") and not is_typed("server"):
-            server = None  # the machine on the command line, not that of the environment
-        url = server or local_server(root)
-        token = _token(token_file)
-        if token_file is None and _is_local(url) and (is_typed("server") or runs_at(root, url)):
-            token = local_token(root)
-        client = ServerClient(server=url, token=token, ca_file=ca_file)
-        if client.token and _is_unencrypted(client.server):
-            message = f"runyard: the token is sent to {client.server} unencrypted. Use https"
-            click.echo(harmless(message), err=True)
+        client = find_server(server, data=data, token_file=token_file, ca_file=ca_file)
         return command(*args, client=client, **more)
 
     return with_client
+
+
+def find_server(
+    server: str | None, *, data: Path | None, token_file: Path | None, ca_file: Path | None
+) -> ServerClient:
+    """The server of these options, or `Unreachable`; called in a command that has them."""
+    root = machine_root(data)
+    if server and is_typed("data") and not is_typed("server"):
+        server = None  # the machine on the command line, not that of the environment
+    url = server or local_server(root)
+    token = _token(token_file)
+    if token_file is None and _is_local(url) and (is_typed("server") or runs_at(root, url)):
+        token = local_token(root)
+    client = ServerClient(server=url, token=token, ca_file=ca_file)
+    if client.token and _is_unencrypted(client.server):
+        message = f"runyard: the token is sent to {client.server} unencrypted. Use https"
+        click.echo(harmless(message), err=True)
+    return client
 
 
 def _is_unencrypted(server: str) -> bool:

@@ -77,6 +77,11 @@ SCENARIOS = (
         ("busy_answer_counts",),
     ),
     Listed(
+        "stamp-of-an-unknown-owner",
+        "two Pods carry the stamp of an owner that no tenant matches; one of them executes a job",
+        ("orphaned_stamped_pods", "busy_answer_counts"),
+    ),
+    Listed(
         "runner-takes-another-job",
         "GitHub assigns runners other jobs than the intended ones",
         ("requeue_displaced",),

@@ -1,27 +1,26 @@
-"""The `tart-kubelet` command: the node agent's command line, flag for flag.
+"""The `tart-kubelet` command: the node agent of a Mac, with the command line that existing hosts start it with.
 
-Hosts that are already provisioned start the agent with these flags, so this command parses and checks them
-exactly as the agent will: a fleet's launch configuration can be validated in advance.
+A launchd configuration written for Tuist's agent keeps working: flags have the same names, defaults and variables, one
+dash is as good as two, and the flags of its log library are understood. This module declares the flags;
+`tartkubeletrun` runs the command.
 
 Invariants:
-- This version has no driver for a real host, so after it has checked the flags the command prints that and
-  exits with code 2; it never registers a Node.
+- A flag that is accepted has an effect. What cannot have one here is named in a warning at the start, or refused.
 - Flags of features that are not built (cache volumes, VNC relays) are refused by name, also when they
   come from the environment, because ignoring them would suggest that the feature works.
 """
 
 import ipaddress
 import sys
+from pathlib import Path
+from typing import Any, Literal
 
 import click
+import msgspec
 
 from runyard.cli.main import run
-
-NO_DRIVER = (
-    "this version has no driver for a real host yet, so no Node was registered and no virtual machine"
-    " was started. The flags are valid. The agent itself runs under simulation: try"
-    " 'runyard sim --seed 1 --hours 2 --demo'."
-)
+from runyard.cli.options import with_options
+from runyard.cli.pollerflags import POLLING
 
 # Flag → the environment variable beside it, and what it would need.
 REFUSED = {
@@ -34,10 +33,49 @@ REFUSED = {
 }
 
 
-class NotInThisVersion(click.ClickException):
-    """The feature is not implemented yet."""
+class Flags(msgspec.Struct, frozen=True, kw_only=True):
+    """All flags, checked and with their defaults."""
 
-    exit_code = 2
+    node_name: str
+    provider_id: str
+    node_ip: str
+    node_ip_source: Literal["auto", "tailscale"]
+    scrape_allowed_cidr: tuple[str, ...]
+    node_labels: dict[str, str]
+    host_cpu: int
+    host_memory_mb: int
+    max_pods: int
+    metrics_bind_address: str
+    health_probe_bind_address: str
+    tart_binary: str
+    disable_vm_gc: bool
+    kubeconfig: str
+    driver: Literal["auto", "tart", "process"]
+    vm_slots: int
+    insecure_registry: tuple[str, ...]
+    poller: Literal["host", "guest"]
+    server_ca_file: Path | None
+    runner_directory: str
+    runner_archive: Path | None
+    data: Path
+    zap_devel: bool
+    zap_encoder: str
+    zap_log_level: str
+    zap_stacktrace_level: str
+    zap_time_encoding: str
+
+
+class GoFlags(click.Command):
+    """A command whose flags may be written as Go's: `-node-name=x` and `--node-name=x` are the same."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Write one dash as two, and let click parse."""
+        return super().parse_args(ctx, [_two_dashes(arg) for arg in args])
+
+
+def _two_dashes(arg: str) -> str:
+    single = arg.startswith("-") and not arg.startswith("--") and arg[1:2].isalpha()
+    return f"-{arg}" if single else arg
 
 
 def _node_labels(ctx: click.Context, param: click.Parameter, value: str) -> dict[str, str]:
@@ -67,9 +105,11 @@ def _networks(
 
 
 def _bind_address(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    if value == "0":  # as controllers written with controller-runtime switch a server off
+        return value
     host, colon, port = value.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise click.BadParameter(f"{value!r} is not of the form host:port")
+        raise click.BadParameter(f"{value!r} is not of the form host:port (or 0: do not serve)")
     return f"{host}:{port}"
 
 
@@ -81,6 +121,17 @@ def _refuse(ctx: click.Context, param: click.Parameter, value: str | None) -> No
             f"{flag} (or {variable}) is set, but {feature} are not part of this version; remove it.",
             ctx=ctx,
         )
+
+
+def _log_level(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """A level of zap as one of ours: a number is a verbosity, and higher numbers are more verbose."""
+    if value.isascii() and value.isdigit() and int(value) > 0:
+        return "debug"
+    levels = {"panic": "error", "": ""}
+    level = levels.get(value.lower(), value.lower())
+    if level not in ("", "debug", "info", "warning", "error"):
+        raise click.BadParameter(f"{value!r} is not debug, info, error, panic or a number from 1")
+    return level
 
 
 def _with_refused_flags(command: click.Command) -> click.Command:
@@ -97,9 +148,12 @@ def _with_refused_flags(command: click.Command) -> click.Command:
 
 
 @_with_refused_flags
-@click.command(context_settings={"max_content_width": 110})
+@click.command(cls=GoFlags, context_settings={"max_content_width": 110})
 @click.option(
-    "--node-name", envvar="TART_KUBELET_NODE_NAME", help="Name of the Node. [default: host name]"
+    "--node-name",
+    default="",
+    envvar="TART_KUBELET_NODE_NAME",
+    help="Name of the Node. [default: host name]",
 )
 @click.option(
     "--provider-id",
@@ -126,7 +180,7 @@ def _with_refused_flags(command: click.Command) -> click.Command:
     "--scrape-allowed-cidr",
     multiple=True,
     callback=_networks,
-    help="Network (CIDR) that may scrape the host's metric forwarders; repeatable.",
+    help="Network (CIDR) whose clients may read /metrics; repeatable.  [default: private networks and tailnets]",
 )
 @click.option(
     "--node-labels",
@@ -136,17 +190,25 @@ def _with_refused_flags(command: click.Command) -> click.Command:
     help="Labels of the Node: key=value,key=value.",
 )
 @click.option(
-    "--host-cpu", type=click.IntRange(min=0), default=8, show_default=True, help="Advertised cores."
+    "--host-cpu",
+    type=click.IntRange(min=0),
+    default=8,
+    show_default=True,
+    help="Advertised cores; 0 is 8.",
 )
 @click.option(
     "--host-memory-mb",
     type=click.IntRange(min=0),
     default=16384,
     show_default=True,
-    help="Advertised memory.",
+    help="Advertised memory; 0 is 16384.",
 )
 @click.option(
-    "--max-pods", type=click.IntRange(min=0), default=2, show_default=True, help="Advertised Pods."
+    "--max-pods",
+    type=click.IntRange(min=0),
+    default=2,
+    show_default=True,
+    help="Advertised Pods; 0 is 2.",
 )
 @click.option(
     "--metrics-bind-address",
@@ -175,16 +237,83 @@ def _with_refused_flags(command: click.Command) -> click.Command:
 )
 @click.option(
     "--kubeconfig",
-    envvar="KUBECONFIG",
-    help="Kubeconfig of the cluster. [default: in-cluster, then ~/.kube/config]",
+    default="",
+    help="Kubeconfig of the cluster.  [default: KUBECONFIG, in-cluster, ~/.kube/config]",
 )
+@click.option(
+    "--driver",
+    envvar="RUNYARD_DRIVER",
+    type=click.Choice(["auto", "tart", "process"]),
+    default="tart",
+    show_default=True,
+    help="How Pods are run. tart: as macOS VMs. process: as groups of processes. auto: tart where it works.",
+)
+@click.option(
+    "--vm-slots",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    help="VMs of tart that may run at once, those of other tools included; macOS allows two.",
+)
+@click.option(
+    "--insecure-registry",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Registry without TLS that tart may pull from; repeatable.",
+)
+@click.option(
+    "--poller",
+    type=click.Choice(["host", "guest"]),
+    default="guest",
+    show_default=True,
+    help="Who asks the server for a job: the guest's own script, or this host. A pool's annotation goes first.",
+)
+@with_options(POLLING)
+@click.option(
+    "--data",
+    envvar="RUNYARD_AGENT_DATA",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=lambda: Path.home() / ".local" / "share" / "runyard-agent",
+    show_default="~/.local/share/runyard-agent",
+    help="Directory of this agent's records and logs; kept across restarts.",
+)
+@click.option(
+    "--zap-devel",
+    is_flag=False,
+    flag_value="true",
+    default="false",
+    type=bool,
+    help="Log as text, at level debug.",
+)
+@click.option(
+    "--zap-encoder",
+    type=click.Choice(["", "json", "console"]),
+    default="",
+    help="Log as JSON or as text.  [default: json]",
+)
+@click.option(
+    "--zap-log-level",
+    default="",
+    callback=_log_level,
+    help="debug, info, error, panic, or a number from 1, which is debug.  [default: info]",
+)
+@click.option("--zap-stacktrace-level", default="", help="Has no effect here; named in a warning.")
+@click.option("--zap-time-encoding", default="", help="Has no effect here; named in a warning.")
 @click.version_option(package_name="runyard", prog_name="tart-kubelet")
-def tart_kubelet(**flags: object) -> None:
-    """Register this host as a Kubernetes Node and run each Pod bound to it as one Tart virtual machine.
+def tart_kubelet(**given: Any) -> None:
+    """Register this host as a Kubernetes Node and run each Pod bound to it as one virtual machine.
 
-    This version checks the flags and then stops: it has no driver for a real host yet.
+    Jobs continue while the agent is restarted, upgraded or killed: the next agent with the same --data takes
+    them over. The agent uses only this host's own account; create it with
+
+    \b
+    runyard manifests --component agent --host mini-1 | kubectl apply -f -
     """
-    raise NotInThisVersion(NO_DRIVER)
+    from runyard.cli.tartkubeletrun import run as run_agent
+
+    given["data"] = given["data"].absolute()
+    given["node_labels"] = dict(given["node_labels"])
+    run_agent(msgspec.convert(given, Flags))
 
 
 def main() -> None:

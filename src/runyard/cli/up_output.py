@@ -11,6 +11,7 @@ import contextlib
 import os
 import shlex
 import sys
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -22,10 +23,12 @@ from rich.table import Table
 from rich.text import Text
 
 from runyard.cli.githubcheck import Line
+from runyard.cli.servicelog import keep_short
 from runyard.embedded.up.demo.events import DemoListener, Fault, FaultView, JobState, LeftOver
 from runyard.embedded.up.demo.scenario import Outcome
 from runyard.embedded.up.lifecycle import ProgressListener
 from runyard.embedded.up.machine import Machine
+from runyard.embedded.up.practice import LABEL
 from runyard.embedded.up.supervisor import ComponentView
 
 _MARKS = {"success": ("✓", "green"), "failure": ("✗", "red"), "cancelled": ("–", "yellow")}
@@ -35,8 +38,9 @@ _FRAMES = 8  # per second
 class UpOutput(ProgressListener, DemoListener):
     """Prints plain lines with the seconds since the start."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, service_log: Path | None = None) -> None:
         self._console = console
+        self._service_log = service_log
         self._began = 0.0
         self._done: dict[str, str] = {}
         self._last = ""
@@ -63,6 +67,8 @@ class UpOutput(ProgressListener, DemoListener):
         return self._console.get_time() - self._began
 
     def _print(self, text: str) -> None:
+        if self._service_log is not None:
+            keep_short(self._service_log)
         try:
             self._console.print(text, soft_wrap=True, highlight=False, markup=False)
         except OSError:
@@ -83,9 +89,12 @@ class UpOutput(ProgressListener, DemoListener):
         self.report(f"{line.verdict}: {line.sentence()}")
 
     def up(self, machine: Machine, login: str) -> None:
-        """Print the URLs when everything runs; `login` opens the dashboard once."""
+        """Print the URLs when everything runs; `login` opens the dashboard once, and is not for a log."""
         where = f" --data '{machine.layout.root}'"
         state = "up, but GitHub cannot be used yet" if self._github_fails else "up"
+        if self._service_log is not None:
+            self.report(f"{state}. Link to the dashboard: runyard dashboard{where}")
+            return
         self.report(f"{state}. {dashboard_line(machine, login)}")
         self.report(
             f"this link works once, for 5 minutes; for another one: runyard dashboard{where}"
@@ -95,6 +104,10 @@ class UpOutput(ProgressListener, DemoListener):
                 f"from other machines: {machine.urls.public}/ (certificate authority: {machine.layout.tls})"
             )
             self.report(f"the dashboard's token is in {machine.layout.dashboard_token}")
+        if machine.urls.hosts:
+            self.report(
+                f"hosts join at {machine.urls.hosts}; to add one: runyard host token{where}"
+            )
         root = str(machine.layout.root)
         self.report(
             "for other commands, in another terminal:"
@@ -104,11 +117,14 @@ class UpOutput(ProgressListener, DemoListener):
             f"kubectl --kubeconfig '{machine.layout.kubeconfig}' get nodes,pods,runnerpools,events"
         )
         self.report(f"URLs and probes of all components: {machine.layout.urls}")
+        if machine.isolation and not machine.options.demo:  # a demo reports it itself
+            self.report(f"isolation: {machine.isolation}")
         if machine.database.notice:
             self.report(machine.database.notice)
         if not machine.options.demo:
             if machine.options.github is None:
                 self.report(f"try a job: runyard practice{where} 'echo hello'")
+            self.report(f"in a workflow: runs-on: {LABEL}")
             self.report("Ctrl-C stops it; state is kept for the next start")
 
     def ended(self, seconds: float) -> None:
@@ -265,6 +281,7 @@ class JsonLines(UpOutput):
             urls=machine.urls.by_component(),
             token_file=str(machine.layout.dashboard_token),
             notice=machine.database.notice,
+            isolation=machine.isolation,
             github_usable=not self._github_fails,
         )
 
@@ -322,10 +339,12 @@ def _to_nowhere() -> None:
         os.close(nowhere)
 
 
-def up_output(*, plain: bool, demo: bool, as_json: bool = False) -> UpOutput:
+def up_output(
+    *, plain: bool, demo: bool, as_json: bool = False, service_log: Path | None = None
+) -> UpOutput:
     """A live screen on a terminal, lines elsewhere, JSON if requested."""
     console = _QuietConsole()
     if as_json:
-        return JsonLines(console)
+        return JsonLines(console, service_log=service_log)
     live = demo and console.is_terminal and not plain
-    return LiveOutput(console) if live else UpOutput(console)
+    return LiveOutput(console) if live else UpOutput(console, service_log=service_log)

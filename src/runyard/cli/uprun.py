@@ -15,7 +15,9 @@ import msgspec
 
 from runyard.cli.github_auth import GithubIdentity, github_identity
 from runyard.cli.githubflags import GithubFlags
+from runyard.cli.options import BadSetting
 from runyard.cli.serverfiles import address
+from runyard.cli.servicelog import service_log
 from runyard.cli.up_output import UpOutput, up_output
 from runyard.cli.upgithub import report_checks, up_checks
 from runyard.clock import RealClock
@@ -35,6 +37,8 @@ from runyard.embedded.up.supervisor import ComponentFailed
 from runyard.http.tls import TlsError
 from runyard.telemetry.causes import first_of
 from runyard.telemetry.log import configure, get_logger
+from runyard.vm.registry import Choice, Chosen, DriverName, choose
+from runyard.wire.reasons import Reason, render
 
 CANNOT_BEGIN = (
     DirectoryInUse,
@@ -46,6 +50,7 @@ CANNOT_BEGIN = (
     BadDatabase,
 )
 FAILED = (ComponentFailed, DemoFailed, NotRecovered)
+DEFAULT_IMAGE = "ghcr.io/cirruslabs/macos-runner:sequoia"  # stock macOS with the Actions runner
 INTERRUPTED = 130  # as shells expect it
 
 
@@ -61,11 +66,17 @@ class UpFlags(msgspec.Struct, frozen=True, kw_only=True):
     data: Path | None
     hosts: int
     listen: str
+    joining: bool
     demo: bool
     runner: Path | None
     github: GithubFlags | None
     pull: bool
     runner_group: int
+    service: bool = False  # started by a service manager
+    driver: Choice = "auto"
+    tart: str = "tart"
+    image: str = ""
+    insecure: tuple[str, ...] = ()
 
 
 def run(flags: UpFlags, *, plain: bool, as_json: bool) -> int:
@@ -73,23 +84,54 @@ def run(flags: UpFlags, *, plain: bool, as_json: bool) -> int:
     # `BadSetting` names what is missing.
     who = None if flags.github is None else github_identity(flags.github, clock=RealClock())
     host, port = address("--listen", flags.listen)
+    driver, why = chosen_driver(flags)
     with _directory(flags.data, demo=flags.demo) as root:
         options = Options(
             data=root.absolute(),
             hosts=flags.hosts,
             listen=host,
             port=port,
+            joining=flags.joining,
             demo=flags.demo,
-            github=None if who is None else _real(who, flags),
+            github=None if who is None else real_github(who, flags),
             runner=_absolute(flags.runner),
+            keep_vms=flags.service,
+            driver=driver,
+            tart=flags.tart,
+            image=flags.image or DEFAULT_IMAGE if driver == "tart" else "",
+            insecure=flags.insecure,
         )
-        code = _run(options, up_output(plain=plain, demo=flags.demo, as_json=as_json), who)
+        log = service_log(root) if flags.service else None
+        show = up_output(plain=plain, demo=flags.demo, as_json=as_json, service_log=log)
+        code = _run(options, show, who, why)
         if code == 1:
             raise SystemExit(code)  # the directory of a failed demo is kept
         return code
 
 
-def _real(who: GithubIdentity, flags: UpFlags) -> RealGitHub:
+def chosen_driver(flags: UpFlags) -> tuple[DriverName, Reason]:
+    """The driver of the machine's hosts, and why; a demo runs processes. `BadSetting` if options contradict it."""
+    if flags.demo:
+        return "process", Chosen.DRIVER_NAMED.because()
+    driver, why = asyncio.run(choose(flags.driver, tart=flags.tart, clock=RealClock()))
+    if driver == "process" and flags.image:
+        raise BadSetting(
+            f"--image: hosts run processes, which use no VM image ({render(why)})."
+            " Install tart, or remove --image"
+        )
+    if driver == "process" and flags.github is not None and flags.runner is None:
+        raise BadSetting(
+            "--github needs --runner, an unpacked actions runner, where hosts run processes"
+            f" ({render(why)}). Give it, or install tart"
+        )
+    if flags.runner is not None and flags.runner.is_dir() is (driver == "tart"):
+        kind = "an archive (.tar.gz)" if driver == "tart" else "a directory"
+        raise BadSetting(f"--runner: {flags.runner}: the driver {driver} needs {kind}")
+    return driver, why
+
+
+def real_github(who: GithubIdentity, flags: UpFlags) -> RealGitHub:
+    """The real GitHub that the flags describe."""
     return RealGitHub(
         url=who.url,
         ca=_absolute(who.ca),
@@ -126,10 +168,11 @@ def _directory(data: Path | None, *, demo: bool) -> Iterator[Path]:
             shutil.rmtree(name, ignore_errors=True)
 
 
-def _run(options: Options, show: UpOutput, who: GithubIdentity | None) -> int:
+def _run(options: Options, show: UpOutput, who: GithubIdentity | None, why: Reason) -> int:
     configure(level="error", json=False)
     try:
         with show:
+            show.report(f"driver: {options.driver} ({render(why)})")
             return asyncio.run(_live(options, show, who))
     except BaseExceptionGroup as group:
         return _explain(group, show)

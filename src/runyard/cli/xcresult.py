@@ -241,15 +241,25 @@ def attachments(
     help="text for terminals, json for scripts, cobertura and lcov for CI servers and editors.",
 )
 @click.option(
-    "--root", default="", help="With cobertura: files below this directory get relative paths."
+    "--root",
+    default="",
+    help="With cobertura and lcov: files below this directory of the machine that ran the tests get relative paths.",
+)
+@click.option(
+    "--checkout",
+    type=click.Path(path_type=Path),
+    help="With cobertura and lcov: directory of the repository on this machine. A path of the machine that ran the"
+    " tests is mapped by its longest end that is a file of the repository.  [default: $GITHUB_WORKSPACE]",
 )
 @OUTPUT
-def coverage(path: str, *, form: "Format", root: str, output: Path | None) -> None:
+def coverage(
+    path: str, *, form: "Format", root: str, checkout: Path | None, output: Path | None
+) -> None:
     """Print code coverage, down to the execution count of each line.
 
     \b
     runyard xcresult coverage App.xcresult
-    runyard xcresult coverage App.xcresult --format cobertura --root "$PWD" -o coverage.xml
+    runyard xcresult coverage App.xcresult --format cobertura --checkout "$PWD" -o coverage.xml
 
     Totals are computed as Apple does: a closure's lines count twice, once in the closure and once in the function
     around it. Line counts contain each line once.
@@ -257,8 +267,13 @@ def coverage(path: str, *, form: "Format", root: str, output: Path | None) -> No
     For a bundle without coverage the document is empty, and a message on stderr says so.
     """
     from runyard.cli import xcresultfiles
+    from runyard.cli.xcresultsources import sources
+    from runyard.xcresult.formats.coverage import MAPPED
 
-    xcresultfiles.coverage(path, form=form, root=root, output=output)
+    found = sources(
+        form, root=root, checkout=checkout, url="", environment=os.environ, forms=MAPPED
+    )
+    xcresultfiles.coverage(path, form=form, sources=found, output=output)
 
 
 @xcresult.command(short_help="Check the integrity of a bundle.")

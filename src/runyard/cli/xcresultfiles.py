@@ -17,10 +17,14 @@ from runyard.xcresult.bundle.exporting import MANIFEST, Manifest, export
 from runyard.xcresult.bundle.verifying import Verification
 from runyard.xcresult.bundle.verifying import verify as verified
 from runyard.xcresult.formats import words
-from runyard.xcresult.formats.coverage import Format, render_coverage
+from runyard.xcresult.formats.coverage import MAPPED, Format, render_coverage
+from runyard.xcresult.formats.sources import Sources
 from runyard.xcresult.reader.coverage.model import Coverage
 from runyard.xcresult.reader.coverage.reading import read_all_coverage
 from runyard.xcresult.reader.model import Result, Wanted
+
+_NAMED = 3
+"""Files that a message names."""
 
 
 def attachments(path: str, chosen: Chosen, *, to: Path, as_json: bool, processes: int) -> None:
@@ -86,7 +90,7 @@ def _bar(result: Result, name: str) -> Iterator[Callable[[int], None] | None]:
         yield lambda count: progress.advance(task, count)
 
 
-def coverage(path: str, *, form: Format, root: str, output: Path | None) -> None:
+def coverage(path: str, *, form: Format, sources: Sources, output: Path | None) -> None:
     """Print which lines the tests ran, in that format."""
     with bundle(path) as directory:
         result = read_in(directory, path, wanted=Wanted(logs=False))
@@ -94,10 +98,22 @@ def coverage(path: str, *, form: Format, root: str, output: Path | None) -> None
         began = next(
             (action.started for action in result.actions if action.started is not None), 0.0
         )
-        pieces = render_coverage(found or Coverage(), form, root=root, timestamp=began)
+        pieces = render_coverage(found or Coverage(), form, sources=sources, timestamp=began)
         deliver((text_bytes(piece) for piece in pieces), output)
     if found is None:
         click.echo(f"runyard: {harmless(name_of(path))} contains no code coverage", err=True)
+    elif sources.files and form in MAPPED:
+        _warn_of_unmapped(found, sources)
+
+
+def _warn_of_unmapped(found: Coverage, sources: Sources) -> None:
+    """Say which files of the coverage are not in the repository: consumers do not find them."""
+    lost = [each for each in found.source.paths() if sources.mapped(each) is None]
+    if lost:
+        shown = ", ".join(words.line_of(each) for each in lost[:_NAMED])
+        more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+        text = f"not files of the repository: {shown}{more}. Check --checkout, or give --root"
+        click.echo(harmless(f"runyard: {text}"), err=True)
 
 
 def verify(paths: tuple[str, ...], *, as_json: bool) -> bool:

@@ -1,4 +1,4 @@
-"""Finds the sources of `runyard xcresult show`: the files of the checkout, and the URL where they can be read."""
+"""Finds the sources of `runyard xcresult show` and `coverage`: the files of the checkout, and the URL to read them."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from runyard.text import harmless
 from runyard.xcresult.formats.sources import Sources
 
 FORMS = ("junit", "markdown", "github")
-"""The formats with paths of source files."""
+"""The formats of `show` with paths of source files."""
 _SECONDS = 30.0
 _BYTES = 256 << 20
 _FILES = 500_000
@@ -21,13 +21,19 @@ _FILES = 500_000
 
 
 def sources(
-    form: str, *, root: str, checkout: Path | None, url: str | None, environment: Mapping[str, str]
+    form: str,
+    *,
+    root: str,
+    checkout: Path | None,
+    url: str | None,
+    environment: Mapping[str, str],
+    forms: tuple[str, ...] = FORMS,
 ) -> Sources:
     """The sources by the options, and by the variables of GitHub Actions for options that are missing."""
-    if form not in FORMS:
+    if form not in forms:
         if checkout is not None:
             raise click.UsageError(
-                f"--checkout is for the formats {', '.join(FORMS)}, not for {form}"
+                f"--checkout is for the formats {', '.join(forms)}, not for {form}"
             )
         return Sources(root=root)
     workspace = environment.get("GITHUB_WORKSPACE", "")

@@ -1,0 +1,106 @@
+"""Runs a node agent until a signal stops it: for `runyard agent` and `tart-kubelet`, which differ in their flags."""
+
+import contextlib
+import random
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from runyard.cli.cluster import cluster
+from runyard.cli.lifecycle import stop_on_signal, until
+from runyard.cli.options import BadSetting
+from runyard.cli.serverfiles import text_of
+from runyard.clock import Clock, RealClock
+from runyard.components import agent as component
+from runyard.components.hosting import open_host
+from runyard.components.probing import ProbeSocket
+from runyard.embedded.lock import DirectoryInUse, DirectoryLock, DirectoryStuck
+from runyard.kube.client import Kube
+from runyard.node.deps import Deps
+from runyard.node.records import Records
+from runyard.node.settings import Settings
+from runyard.telemetry import conditions
+from runyard.telemetry.freshness import Freshness
+from runyard.telemetry.health import Health
+from runyard.telemetry.log import get_logger
+from runyard.telemetry.meter import Meter
+from runyard.vm.contract import VmError
+from runyard.vm.registry import Opened, Wanted
+from runyard.wire import names
+
+Beside = Callable[[Coroutine[Any, Any, None], Deps], Coroutine[Any, Any, None]]
+"""Runs the agent together with what this kind of host needs beside it."""
+
+
+class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One host, as its flags describe it."""
+
+    node: str
+    data: Path  # of records and VMs; this agent's alone
+    kubeconfig: str
+    wanted: Wanted
+    settings: Callable[[Opened], Settings]
+
+
+async def serve_host(
+    plan: HostPlan,
+    sockets: tuple[ProbeSocket, ...],
+    *,
+    ready: Callable[[tuple[str, ...], Opened], None],
+    beside: Beside | None = None,
+) -> None:
+    """Serve the host until a signal; `BadSetting` says why it cannot start."""
+    ending, clock = stop_on_signal(), RealClock()
+    async with contextlib.AsyncExitStack() as stack:
+        for each in sockets:
+            stack.callback(each.sock.close)
+        kube, _ = cluster(plan.kubeconfig, clock=clock, agent=names.NODE_AGENT)
+        stack.push_async_callback(kube.close)
+        stack.callback(_locked(plan.data).release)
+        opened = await _opened(plan, clock)
+        deps = Deps(
+            kube=Kube(kube, agent=names.NODE_AGENT),
+            driver=opened.driver,
+            records=Records(plan.data / "records"),
+            clock=clock,
+            rng=random.SystemRandom(),
+            meter=Meter(),
+            log=get_logger("agent", node=plan.node),
+            settings=plan.settings(opened),
+            health=Health(clock, conditions.ALL),
+            freshness=Freshness(clock),
+        )
+        work = component.serve(deps, sockets, ready=lambda urls: ready(urls, opened))
+        await until(ending, work if beside is None else beside(work, deps))
+
+
+def server_ca(path: Path | None) -> str:
+    """The certificates in the file of `--server-ca-file`; empty without one."""
+    return "" if path is None else text_of("--server-ca-file", path)
+
+
+async def _opened(plan: HostPlan, clock: Clock) -> Opened:
+    try:
+        return await open_host(plan.wanted, clock=clock)
+    except VmError as error:
+        raise BadSetting(f"--driver {plan.wanted.driver}: {error}") from None
+
+
+def _locked(data: Path) -> DirectoryLock:
+    """Create the data directory and lock it for this agent."""
+    try:
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise BadSetting(
+            f"--data: {data} cannot be used ({error.strerror}). Use a directory that you can write to"
+        ) from None
+    lock = DirectoryLock(data)
+    try:
+        lock.acquire()
+    except (DirectoryInUse, DirectoryStuck):
+        raise BadSetting(
+            f"--data: {data} is used by another agent. Stop that agent, or use another directory"
+        ) from None
+    return lock

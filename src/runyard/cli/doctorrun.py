@@ -1,0 +1,91 @@
+"""Makes the checks of `runyard doctor` and prints what they found.
+
+Invariant: the output of a probe is never printed: it may name other programs, users and variables. What is printed is
+made from reason codes, and cleaned for a terminal.
+"""
+
+import asyncio
+import os
+from pathlib import Path
+
+import click
+import msgspec
+
+from runyard.cli.doctormachine import github_of, machine_of
+from runyard.cli.doctorshow import TITLES, results_json, results_text
+from runyard.cli.local_machine import machine_root
+from runyard.cli.tables import show_json, show_table
+from runyard.clock import Clock, RealClock
+from runyard.hosts.doctor.checks import Check, checks_for
+from runyard.hosts.doctor.facts import gather
+from runyard.hosts.doctor.plans.findings import Facts, Findings, Verdict
+from runyard.hosts.doctor.plans.ids import CheckId
+from runyard.hosts.doctor.plans.next_step import next_step
+from runyard.hosts.doctor.runner import Runner, environment
+from runyard.text import harmless
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of `runyard doctor`."""
+
+    only: tuple[str, ...] = ()
+    data: Path | None = None
+    listed: bool = False
+    verbose: bool = False
+    as_json: bool = False
+
+
+def run(options: Options) -> bool:
+    """Make the checks and print the findings; returns whether there is no problem."""
+    clock = RealClock()
+    facts = gather(data=machine_root(options.data), environ=os.environ, now=clock.now())
+    checks = selected(options.only, checks_for(facts.platform))
+    if options.listed:
+        _list(checks, as_json=options.as_json)
+        return True
+    facts, results = asyncio.run(examine(facts, checks, clock))
+    step = next_step(results, facts)
+    if options.as_json:
+        show_json(results_json(checks, results, step))
+    else:
+        click.echo(harmless(results_text(checks, results, step, verbose=options.verbose)))
+    return not any(each.verdict is Verdict.PROBLEM for found in results.values() for each in found)
+
+
+def selected(only: tuple[str, ...], checks: tuple[Check, ...]) -> tuple[Check, ...]:
+    """The checks with these ids, or all."""
+    known = {each.id.value for each in checks}
+    for name in only:
+        if name not in known:
+            elsewhere = " on this system" if name in set(CheckId) else ""
+            raise click.UsageError(
+                f"there is no check {name!r}{elsewhere}. 'runyard doctor --list' shows the ids"
+            )
+    return tuple(each for each in checks if not only or each.id.value in only)
+
+
+async def examine(
+    facts: Facts, checks: tuple[Check, ...], clock: Clock
+) -> tuple[Facts, dict[CheckId, Findings]]:
+    """Ask the fleet and GitHub, then make the probes and have them judged."""
+    ask = any(each.id is CheckId.GITHUB for each in checks)
+    async with asyncio.TaskGroup() as group:
+        machine = group.create_task(machine_of(Path(facts.data)))
+        github = group.create_task(github_of(clock, ask=ask))
+    facts = msgspec.structs.replace(facts, machine=machine.result(), github=github.result())
+    return facts, await Runner(facts, env=environment(os.environ)).run(checks)
+
+
+def _list(checks: tuple[Check, ...], *, as_json: bool) -> None:
+    if as_json:
+        show_json(
+            [
+                {"id": each.id.value, "group": each.group.value, "question": each.id.template}
+                for each in checks
+            ]
+        )
+        return
+    show_table(
+        ("id", "question", "about"),
+        [(each.id.value, each.id.template, TITLES[each.group]) for each in checks],
+    )

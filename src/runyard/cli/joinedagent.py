@@ -1,0 +1,107 @@
+"""What `runyard agent --joined` adds: the settings that joining wrote, and what runs beside the agent.
+
+The polls of runners are passed on to the main machine (`forwarding`), and the credential is renewed. The images of the
+practice fleet are built here, as the main machine builds them for its own hosts.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from runyard.cli.agent import Flags
+from runyard.cli.options import BadSetting
+from runyard.clock import Clock
+from runyard.components.hosting import RUNNER_REQUESTS
+from runyard.embedded.up import images
+from runyard.embedded.up.layout import Layout
+from runyard.hosts.joining.client import address_towards
+from runyard.hosts.joining.forwarder import forwarding
+from runyard.hosts.joining.membership import Membership, MembershipFiles, NotJoined
+from runyard.hosts.joining.renewal import Renewal
+from runyard.node.deps import Deps
+
+_LOOPBACK = "127.0.0.1"
+
+
+class Host:
+    """An agent with its own kubeconfig: nothing is added."""
+
+    def __init__(self, flags: Flags) -> None:
+        self.flags = flags
+
+    async def beside(self, work: Coroutine[Any, Any, None], deps: Deps) -> None:
+        """Run the agent, with what it needs beside it."""
+        await work
+
+
+class JoinedHost(Host):
+    """An agent of a machine that joined another one."""
+
+    def __init__(self, flags: Flags, renewal: Renewal) -> None:
+        super().__init__(flags)
+        self._renewal = renewal
+
+    async def beside(self, work: Coroutine[Any, Any, None], deps: Deps) -> None:
+        """Run the agent, and renew the credential meanwhile."""
+        async with asyncio.TaskGroup() as group:
+            renewing = group.create_task(
+                self._renewal.run(meter=deps.meter, log=deps.log, freshness=deps.freshness)
+            )
+            await work
+            renewing.cancel()
+
+
+@contextlib.asynccontextmanager
+async def joined_host(flags: Flags, *, clock: Clock) -> AsyncIterator[Host]:
+    """The flags to run with, completed by what joining wrote if `--joined` says so."""
+    if not flags.joined:
+        yield Host(flags)
+        return
+    files = MembershipFiles(flags.data)
+    try:
+        membership = files.read()
+        files.credential()  # a missing one is an error now
+        _check(flags, membership)
+        if membership.practice_url and flags.images == Layout(flags.data).images:
+            await asyncio.to_thread(images.build, Layout(flags.data))
+            await asyncio.to_thread(images.build_archive, Layout(flags.data))
+        async with forwarding(files, practice=RUNNER_REQUESTS) as url:
+            yield JoinedHost(_completed(flags, files, membership, url), Renewal(files, clock=clock))
+    except NotJoined as error:
+        raise BadSetting(f"--joined: {error}") from None
+
+
+def _check(flags: Flags, membership: Membership) -> None:
+    for flag, given, known in (
+        ("--kubeconfig", flags.kubeconfig, ""),
+        ("--node-name", flags.node_name, membership.name),
+    ):
+        if given and given != known:
+            raise BadSetting(
+                f"{flag}: with --joined it is what 'runyard host join' wrote. Remove one of the two"
+            )
+
+
+def _completed(flags: Flags, files: MembershipFiles, membership: Membership, url: str) -> Flags:
+    address = flags.node_ip if flags.node_ip != _LOOPBACK else address_towards(membership.url)
+    labels = ",".join(part for part in (membership.labels, flags.node_labels) if part)
+    return msgspec.structs.replace(
+        flags,
+        kubeconfig=str(files.kubeconfig),
+        node_name=membership.name,
+        node_ip=address,
+        fleet=membership.fleet or flags.fleet,
+        node_labels=labels,
+        server_url=flags.server_url or url,
+        practice_url=flags.practice_url or (url if membership.practice_url else ""),
+        runner_archive=flags.runner_archive or _practice_archive(flags, membership),
+    )
+
+
+def _practice_archive(flags: Flags, membership: Membership) -> Path | None:
+    """The practice runner, for VMs whose image has none; None with a real GitHub."""
+    return images.practice_archive(Layout(flags.data)) if membership.practice_url else None
