@@ -10,7 +10,7 @@ from runyard.dispatch.matching.values import Hold
 from runyard.embedded.github.identity import KeyPair
 from runyard.web.explain.values import Constraint
 from runyard.web.settings import Settings
-from runyard.web.values import Alarm, Host, Totals
+from runyard.web.values import Alarm, Host, Pool, PoolState, Totals
 from runyard.web.verdict import verdict
 
 
@@ -96,6 +96,19 @@ def test_the_headline_is_what_affects_the_most_jobs(
     shown = verdict(alarms, totals, hosts, (), holds=Counter(holds))
     assert (shown.reason, shown.tone) == (reason, tone)
     assert shown.jobs == next((n for hold, n in holds.items() if hold == reason), 0)
+
+
+@pytest.mark.parametrize(("reason", "shown"), [("Backoff", True), ("ProvisioningCeiling", False)])
+def test_a_pool_that_cannot_start_runners_is_not_a_healthy_fleet(
+    reason: str, *, shown: bool
+) -> None:
+    unfilled = PoolState(type="Filled", holds=False, reason=reason, text="they fail at once")
+    pool = Pool(name="mac", desired=2, conditions=(unfilled,))
+    found = verdict((), Totals(waiting=3), (OK,), (pool,), holds=Counter({Constraint.NO_RUNNER: 3}))
+    assert (found.reason, found.tone) == (
+        ("pool-not-filled", "warn") if shown else ("no-runner", "wait")
+    )
+    assert ("mac" in found.title) == shown
 
 
 def test_every_hold_of_the_matcher_has_a_headline() -> None:

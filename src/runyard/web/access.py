@@ -4,8 +4,8 @@ Every request needs the token, on every address: as `Authorization: Bearer …`,
 form or a login link sets. Loopback is no exception, because jobs run there, too: their code can reach every port of
 the machine. `runyard` reads the token from a private file, which jobs cannot read.
 
-Metrics name no tenant. They are open to this machine, and on other addresses they also accept a token of their own,
-which gives access to nothing else.
+Metrics name no tenant. They are open to this machine. On other addresses they need a token of their own, which gives
+access to nothing else; the dashboard's is refused there, so that none that can change something is given to Prometheus.
 
 Invariants:
 - The cookie is a keyed hash of its own expiry, with a key derived from the token: it does not reveal the token, cannot
@@ -83,10 +83,10 @@ class Access:
             return misdirected()
         if self.local and is_loopback(host_of(request.header("host"))):
             return None
-        wanted = self._settings.metrics_token
-        if wanted and hmac.compare_digest(_digest(_bearer(request)), _digest(wanted)):
-            return None
-        return None if await self.allows(request) else _token_needed()
+        wanted, given = self._settings.metrics_token, _bearer(request)
+        if not wanted or not given or not await self._compare(given, wanted):
+            return _metrics_token_needed()
+        return None
 
     async def allows(self, request: Request) -> bool:
         """Return whether the request is allowed. The result for a wrong bearer token is delayed."""
@@ -99,7 +99,10 @@ class Access:
 
     async def check_token(self, token: str) -> bool:
         """Return whether this is the token. A negative result is delayed."""
-        if hmac.compare_digest(_digest(token), _digest(self._settings.token)):
+        return await self._compare(token, self._settings.token)
+
+    async def _compare(self, given: str, wanted: str) -> bool:
+        if hmac.compare_digest(_digest(given), _digest(wanted)):
             return True
         now = self._clock.monotonic()
         self._delayed_until = min(max(self._delayed_until, now) + _DELAY_STEP, now + _MAX_DELAY)
@@ -138,6 +141,16 @@ def _token_needed() -> Response:
         ProblemCode.DASHBOARD_TOKEN_NEEDED,
         fix="send Authorization: Bearer with the dashboard's token; runyard's own commands take --token-file,"
         " and on the machine of 'runyard up' its --data",
+        headers=(("www-authenticate", "Bearer"),),
+    )
+
+
+def _metrics_token_needed() -> Response:
+    return problem(
+        401,
+        ProblemCode.METRICS_TOKEN_NEEDED,
+        fix="send Authorization: Bearer with the token of --metrics-token-file, or of metrics.token in the data"
+        " directory of 'runyard up'; the dashboard's token does not read metrics",
         headers=(("www-authenticate", "Bearer"),),
     )
 

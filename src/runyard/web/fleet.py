@@ -17,7 +17,7 @@ from runyard.web.cluster import Cluster
 from runyard.web.links import run_url
 from runyard.web.records import SlotRow
 from runyard.web.settings import Settings
-from runyard.web.values import Host, Pool, Runner, RunnerState, Tone
+from runyard.web.values import Host, Pool, PoolState, Runner, RunnerState, Tone
 from runyard.wire import names
 from runyard.wire.instants import from_rfc3339
 
@@ -97,8 +97,13 @@ def hosts(cluster: Cluster | None, *, now: float, settings: Settings) -> tuple[H
         return ()
     beats = {lease.metadata.name: instant(lease.spec.renew_time) for lease in cluster.leases}
     used = Counter(pod.spec.node_name for pod in cluster.pods if pod.status.phase not in ENDED)
+    running = Counter(pod.spec.node_name for pod in cluster.pods if pod.status.phase == "Running")
     found = [
-        _host(node, beats.get(node.metadata.name), used[node.metadata.name], now, settings)
+        msgspec.structs.replace(
+            _host(node, beats.get(node.metadata.name), now, settings),
+            used=used[node.metadata.name],
+            running=running[node.metadata.name],
+        )
         for node in cluster.nodes
     ]
     order = {"bad": 0, "warn": 1}
@@ -246,10 +251,20 @@ def _pool(
         desired=pool.spec.replicas,
         rolled_at=instant(pool.status.image_rolled_at),
         leaving=bool(pool.metadata.deletion_timestamp),
+        conditions=tuple(
+            PoolState(
+                type=each.type,
+                holds=each.status == "True",
+                reason=each.reason,
+                text=each.message[:300],
+                since=instant(each.last_transition_time),
+            )
+            for each in pool.status.conditions
+        ),
     )
 
 
-def _host(node: Node, renewed: float | None, used: int, now: float, settings: Settings) -> Host:
+def _host(node: Node, renewed: float | None, now: float, settings: Settings) -> Host:
     ready = _condition(node.status.conditions, "Ready")
     beat = renewed or (instant(ready.last_heartbeat_time) if ready else None)
     tone, state, reason = _host_state(node, ready)
@@ -264,8 +279,9 @@ def _host(node: Node, renewed: float | None, used: int, now: float, settings: Se
         state=state,
         reason=reason[:300],
         platform="/".join(filter(None, (platform, arch))),
-        used=used,
         capacity=_count(node.status.allocatable.get("pods", "")),
+        cordoned=node.spec.unschedulable,
+        pressure=tuple(condition.type for condition in _pressed(node)),
         isolation=node.metadata.labels.get(names.NODE_ISOLATION, ""),
         heartbeat_at=beat,
     )
@@ -277,16 +293,19 @@ def _host_state(node: Node, ready: Condition | None) -> tuple[Tone, str, str]:
     if ready.status != "True":
         state = "not ready" if ready.status == "False" else "unknown"
         return "bad", state, ready.message or ready.reason
-    pressed = [
-        condition
-        for condition in node.status.conditions
-        if condition.type.endswith("Pressure") and condition.status == "True"
-    ]
-    if pressed:
+    if pressed := _pressed(node):
         return "warn", "under pressure", _describe(pressed)
     if node.spec.unschedulable:
         return "warn", "cordoned", "accepts no new runners"
     return "good", "ready", ""
+
+
+def _pressed(node: Node) -> list[Condition]:
+    return [
+        condition
+        for condition in node.status.conditions
+        if condition.type.endswith("Pressure") and condition.status == "True"
+    ]
 
 
 def _describe(conditions: Iterable[Condition]) -> str:

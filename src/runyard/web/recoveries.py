@@ -16,6 +16,7 @@ from runyard.wire.restarts import RESTARTS, Restart
 RETIRED = {
     Why.NOT_POLLING: "A runner that did not poll for work was retired and replaced",
     Why.STAMPED_WITHOUT_CLAIM: "A Pod with an owner label and no claim was retired",
+    Why.OWNER_UNKNOWN: "A Pod with the label of an unknown owner was retired: it has no runner at GitHub",
 }
 # Parameters of `recoveries.sql`: the reason codes to search for.
 CODES: dict[str, list[str]] = {

@@ -59,6 +59,16 @@ class Totals(_Value, frozen=True):
     healed_hour: int = 0
 
 
+class PoolState(_Value, frozen=True):
+    """One condition that the operator published about a pool: `reason` is its code, `text` the sentence."""
+
+    type: str
+    holds: bool
+    reason: str = ""
+    text: str = ""
+    since: float | None = None
+
+
 class Pool(_Value, frozen=True):
     """One pool of runners."""
 
@@ -76,6 +86,7 @@ class Pool(_Value, frozen=True):
     waiting: int = 0  # number of shown jobs that fit this pool
     rolled_at: float | None = None
     leaving: bool = False
+    conditions: tuple[PoolState, ...] = ()
 
 
 class Host(_Value, frozen=True):
@@ -86,8 +97,11 @@ class Host(_Value, frozen=True):
     state: str
     reason: str = ""
     platform: str = ""
-    used: int = 0
+    used: int = 0  # Pods that hold a slot
+    running: int = 0  # those of them that run
     capacity: int = 0
+    cordoned: bool = False
+    pressure: tuple[str, ...] = ()  # conditions such as DiskPressure that are true
     isolation: str = ""
     heartbeat_at: float | None = None
 

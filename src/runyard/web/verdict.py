@@ -13,6 +13,7 @@ from runyard.dispatch.matching.values import Matching
 from runyard.web.explain.values import Constraint
 from runyard.web.records import JobGroup
 from runyard.web.values import Alarm, Host, Pool, Tone, Totals, Verdict
+from runyard.wire import names
 from runyard.wire.reasons import Code, Reason, render
 
 
@@ -21,6 +22,7 @@ class Headline(Code):
 
     OVERDUE = "jobs-overdue", "{jobs} although a fitting runner is idle"
     HOSTS_NOT_READY = "hosts-not-ready", "{down:d} of {hosts:d} hosts {verb} not ready"
+    POOL_STUCK = "pool-not-filled", "The pool {pool} cannot start its runners"
     NO_POOLS = "no-pools", "There is no RunnerPool yet"
     NONE_WAITS = "no-job-waits", "No job is waiting"
 
@@ -33,6 +35,8 @@ class _Held(msgspec.Struct, frozen=True):
     act: bool = False
 
 
+# The operator's reasons for missing runners that do not pass by themselves as runners start and jobs end.
+_STUCK = (names.REASON_BACKOFF, names.REASON_NO_HEALTHY_HOST)
 _HOLDS = {
     Constraint.NO_POOL: _Held(
         " for a pool that does not exist",
@@ -90,7 +94,7 @@ def verdict(
     *,
     holds: Counter[Constraint],
 ) -> Verdict:
-    """Summarise the fleet: errors, then jobs that an operator must help, then hosts, warnings and other jobs."""
+    """Summarise the fleet: errors, then jobs that an operator must help, hosts, warnings, pools, other jobs."""
     errors = [alarm for alarm in alarms if alarm.severity == "error"]
     if errors:
         more = f"{len(errors) - 1} more below." if len(errors) > 1 else ""
@@ -107,6 +111,8 @@ def verdict(
         return _of_hosts(down, all_hosts)
     if alarms:
         return _of_alarm(alarms[0], "warn")
+    if stuck := next(filter(None, map(_stuck, groups)), None):
+        return stuck
     if most is not None:
         return _of_hold(most, holds, totals)
     if totals.waiting:
@@ -117,6 +123,14 @@ def verdict(
         return _verdict("off", Headline.NO_POOLS.because(), text)
     work = f"{totals.running} running, " if totals.running else ""
     return _verdict("good", Headline.NONE_WAITS.because(), f"{work}{totals.idle} idle.")
+
+
+def _stuck(pool: Pool) -> Verdict | None:
+    """That the operator cannot start the pool's runners, or None."""
+    text = next((c.text for c in pool.conditions if not c.holds and c.reason in _STUCK), None)
+    if text is None:
+        return None
+    return _verdict("warn", Headline.POOL_STUCK.because(pool=pool.name), f"{text}.")
 
 
 def _most(holds: Counter[Constraint]) -> Constraint | None:

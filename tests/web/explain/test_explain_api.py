@@ -45,6 +45,21 @@ def test_a_job_of_a_fork_is_explained_as_untrusted(database_url: str) -> None:
     visit(scenario, database_url)
 
 
+def test_a_job_newer_than_the_snapshot_gets_the_answer_of_every_other_replica(
+    database_url: str,
+) -> None:
+    async def scenario(site: Site) -> None:
+        site.job(7)
+        assert (await explained(site, "job", "7")).binding.constraint is Constraint.NO_POOL
+        site.job(8)  # the snapshot is kept for hours here: no later read finds this job
+        site.execute("UPDATE jobs SET labels = ARRAY['another'] WHERE job_id = 8")
+        found = (await explained(site, "job", "8")).binding
+        assert (found.constraint, found.what_code) == (Constraint.NO_POOL, Holding.NO_POOLS)
+
+    once = msgspec.structs.replace(QUICK, every=3600.0)
+    visit(scenario, database_url, once)
+
+
 def test_a_job_a_pod_a_pool_and_a_runner_are_explained(database_url: str) -> None:
     async def scenario(site: Site) -> None:
         await site.pool()
@@ -156,6 +171,7 @@ def test_the_command_prints_text_or_json_and_keeps_its_exit_codes(
 ) -> None:
     async def scenario(site: Site) -> None:
         site.job(7)
+        site.execute("UPDATE jobs SET trust = %s", Trust.FORK)
 
         def command(*argv: str) -> tuple[int, str, str]:
             where = ["--server", site.url, "--token-file", str(token_file(tmp_path))]
@@ -166,6 +182,7 @@ def test_the_command_prints_text_or_json_and_keeps_its_exit_codes(
         code, out, _ = await asyncio.to_thread(command, "job", "7")
         assert (code, out.splitlines()[0]) == (0, "job 7: held by no-pool")
         assert "decided by dispatch: the matcher" in out
+        assert out.splitlines()[-1] == f"fact: {TRUST.text(Trust.FORK)}"
         assert "\x1b" not in out
         code, out, _ = await asyncio.to_thread(command, "job", "7", "--json")
         assert (

@@ -170,7 +170,7 @@ def test_a_job_without_a_free_runner_is_held_by_what_holds_its_pool(
 @pytest.mark.parametrize(
     ("pod", "named", "who"),
     [
-        (a_pod(status=waits("PullingImage")), Constraint.IMAGE_STAGING, "agent of mini-1"),
+        (a_pod(status=waits("Pulling")), Constraint.IMAGE_STAGING, "agent of mini-1"),
         (a_pod(status=waits("ContainerCreating")), Constraint.BOOTING, "agent of mini-1"),
         (
             a_pod(status=waits("TartCreateFailed", "no space")),

@@ -1,6 +1,6 @@
 """Explains why a Pod is not ready for a job, from its conditions, its container's state and its host.
 
-The scheduler's condition says why it has no host, the agent's container status what it is doing (`PullingImage`,
+The scheduler's condition says why it has no host, the agent's container status what it is doing (`Pulling`,
 `ContainerCreating`, a failure with its message), the Node and its lease whether the agent is alive.
 """
 
@@ -170,8 +170,10 @@ def _progress(pod: Pod) -> tuple[Constraint, Reason, Reason]:
     if reason == names.WAITING_PULL:
         pulls = What.PULLS_IMAGE.because(image=image)
         return Constraint.IMAGE_STAGING, pulls, Ends.PULL_ENDS.because()
-    failed = reason == names.REASON_CREATE_FAILED or reason.startswith(("Err", "ImagePull"))
-    if failed or "BackOff" in reason:
+    if reason == names.WAITING_SLOT:
+        return Constraint.SLOTS_FULL, What.NO_VM_SLOT.because(), Ends.SLOT_FREE.because()
+    failed = names.REASON_CREATE_FAILED in (pod.status.reason, reason)
+    if failed or reason.startswith(("Err", "ImagePull")) or "BackOff" in reason:
         cause = pod.status.message or message or reason
         return (
             Constraint.START_FAILED,

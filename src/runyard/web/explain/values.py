@@ -52,6 +52,7 @@ class Constraint(StrEnum):
     HOST_AWAY = "host-away"
     IMAGE_STAGING = "image-staging"
     BOOTING = "booting"
+    SLOTS_FULL = "slots-full"
     START_FAILED = "start-failed"
     NOT_ASKING = "not-asking"
     STAMPED = "stamped"
