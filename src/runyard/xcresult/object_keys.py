@@ -28,6 +28,11 @@ def payload_key(account: str, project: str, *, content_id: str, nonce: str) -> s
     return f"{_home(account, project)}/payloads/{digest}/{nonce}"
 
 
+def owner_of(key: str) -> tuple[str, ...]:
+    """The account and the project of a key, as the key spells them."""
+    return tuple(key.split("/")[:2])
+
+
 def _home(account: str, project: str) -> str:
     """The readable beginning of a key; the rest makes the key unique."""
     return f"{_segment(account)}/{_segment(project)}"

@@ -7,6 +7,7 @@ import pytest
 from tests.xcresult.coverage.measured import Report, Store, archive, counts, functions, run
 
 from runyard.xcresult.formats.coverage import FORMATS, render_coverage
+from runyard.xcresult.formats.sources import Sources
 from runyard.xcresult.reader.coverage.model import Coverage
 from runyard.xcresult.reader.coverage.reading import read_coverage
 
@@ -82,7 +83,7 @@ def test_lcov_names_each_file_once_and_its_sums_are_right(coverage: Coverage) ->
 
 
 def test_cobertura_is_well_formed_whatever_a_file_is_called(coverage: Coverage) -> None:
-    root = ET.fromstring(text(coverage, "cobertura", root="/src", timestamp=12.5))
+    root = ET.fromstring(text(coverage, "cobertura", sources=Sources(root="/src"), timestamp=12.5))
     assert root.attrib["lines-covered"] == "5"
     assert root.attrib["timestamp"] == "12.500"
     classes = {each.attrib["filename"]: each for each in root.iter("class")}
@@ -97,6 +98,13 @@ def test_cobertura_is_well_formed_whatever_a_file_is_called(coverage: Coverage) 
     assert [child.tag for child in root] == ["sources", "packages"]
     for element in root.iter("package"):
         assert {"name", "line-rate", "branch-rate", "complexity"} <= set(element.attrib)
+
+
+def test_coverage_does_not_need_to_know_where_the_checkout_was(coverage: Coverage) -> None:
+    sources = Sources(files=frozenset(("Sub/A.swift", "A.swift")))
+    named = ET.fromstring(text(coverage, "cobertura", sources=sources)).iter("class")
+    assert "Sub/A.swift" in {each.attrib["filename"] for each in named}
+    assert "SF:Sub/A.swift" in text(coverage, "lcov", sources=sources).splitlines()
 
 
 def test_cobertura_without_a_report_counts_the_lines() -> None:

@@ -186,10 +186,10 @@ async def test_reading_longer_than_the_limit_is_ended_and_tried_again(
 ) -> None:
     harness = Harness(database_url, tmp_path)
     await harness.upload(zipped(tmp_path, SMALL), 0)
-    async with harness.processing(limit=0.01, grace=0.1):
+    async with harness.processing(limit=0.05, grace=0.1):
         await harness.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
     assert row_of(database_url) == ("queued", 1, 1, "", Unprocessed.READ_TIMEOUT)
-    assert query(database_url, "SELECT reason_detail FROM test_runs") == [({"limit": 0.01},)]
+    assert query(database_url, "SELECT reason_detail FROM test_runs") == [({"limit": 0.05},)]
     assert (harness.left(), children()) == ([], [])
 
 

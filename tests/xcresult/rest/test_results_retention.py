@@ -174,6 +174,14 @@ def test_a_run_that_was_never_uploaded_is_forgotten(database_url: str, tmp_path:
         # A client may still upload by a valid link: that object is deleted when the link has expired.
         await harness.follow(first["upload"]["url"], "PUT", b"late")
         assert len(await keys(harness)) == 2 and count(harness, "blob_graves") == 2
+        # A link may have been made just now, and its upload may begin just before it expires.
+        settings = Settings()
+        latest = settings.upload_lasts + settings.upload_longest
+        ((early,),) = harness.rows(
+            "SELECT count(*) FROM blob_graves WHERE next_try < now() + make_interval(secs => %s)",
+            latest - 60,
+        )
+        assert early == 0
         harness.change("UPDATE blob_graves SET next_try = now()")
         await harness.results.retention.step()
         assert await keys(harness) == []

@@ -5,7 +5,7 @@ class is computed from its lines. The totals are Apple's, from the report, so th
 (reader/coverage/model.py explains the difference). Without a report they are computed from the lines. Apple counts no
 branches, so there are none.
 
-Consumers need paths relative to the checkout; `root` is the prefix to remove.
+Consumers need paths relative to the checkout; `sources` maps those of the machine that ran the tests.
 """
 
 from collections.abc import Iterator
@@ -14,6 +14,7 @@ from xml.sax.saxutils import quoteattr
 import msgspec
 
 from runyard.xcresult.formats.coverage_files import plain, share
+from runyard.xcresult.formats.sources import Sources
 from runyard.xcresult.reader.coverage.model import Coverage, FileLines, Line
 
 HEAD = (
@@ -36,11 +37,16 @@ class _Counts(msgspec.Struct, gc=False):
         return f'line-rate="{share(self.covered, self.valid)}"'
 
 
-def render(coverage: Coverage, *, root: str = "", timestamp: float = 0.0) -> Iterator[str]:
+def render(
+    coverage: Coverage,
+    *,
+    sources: Sources = Sources(),  # noqa: B008  (frozen)
+    timestamp: float = 0.0,
+) -> Iterator[str]:
     """Write the document, one piece for each file. `timestamp` is the start of the tests."""
     packages: dict[str, list[str]] = {}
     for path in sorted(coverage.source.paths()):
-        packages.setdefault(_relative(path, root).rpartition("/")[0], []).append(path)
+        packages.setdefault(sources.shown(path).rpartition("/")[0], []).append(path)
     counted = {
         name: _counts(coverage, paths) for name, paths in packages.items()
     }  # a rate is written before its lines, so all lines are read twice instead of being kept in memory
@@ -51,7 +57,7 @@ def render(coverage: Coverage, *, root: str = "", timestamp: float = 0.0) -> Ite
         f'branches-covered="0" branches-valid="0" {NO_BRANCHES} '
         f'version="runyard" timestamp="{timestamp:.3f}">\n'
     )
-    yield f"  <sources>\n    <source>{_escaped(root or '.')}</source>\n  </sources>\n"
+    yield f"  <sources>\n    <source>{_escaped(sources.root or '.')}</source>\n  </sources>\n"
     yield "  <packages>\n"
     for name, paths in packages.items():
         dotted = name.strip("/").replace("/", ".")
@@ -60,7 +66,7 @@ def render(coverage: Coverage, *, root: str = "", timestamp: float = 0.0) -> Ite
             "      <classes>\n"
         )
         for path in paths:
-            yield _class(dotted, _relative(path, root), coverage.source.lines(path) or FileLines())
+            yield _class(dotted, sources.shown(path), coverage.source.lines(path) or FileLines())
         yield "      </classes>\n    </package>\n"
     yield "  </packages>\n</coverage>\n"
 
@@ -95,11 +101,6 @@ def _class(package: str, path: str, found: FileLines) -> str:
         f"        <class name={_quoted(name)} filename={_quoted(path)} {counts.rate} {NO_BRANCHES}>\n"
         f"          <methods/>\n          <lines>\n{lines}          </lines>\n        </class>\n"
     )
-
-
-def _relative(path: str, root: str) -> str:
-    prefix = root.rstrip("/") + "/" if root else ""
-    return path[len(prefix) :] if prefix and path.startswith(prefix) else path
 
 
 def _quoted(text: str) -> str:

@@ -7,13 +7,18 @@ counts no branches, so there are no BRDA lines: sub-line ranges are not what lco
 from collections.abc import Iterator
 
 from runyard.xcresult.formats.coverage_files import by_file, plain
+from runyard.xcresult.formats.sources import Sources
 from runyard.xcresult.reader.coverage.model import Coverage, FileLines, Function
 
 
-def render(coverage: Coverage) -> Iterator[str]:
-    """Write the tracefile, one piece for each file."""
+def render(
+    coverage: Coverage,
+    *,
+    sources: Sources = Sources(),  # noqa: B008  (frozen)
+) -> Iterator[str]:
+    """Write the tracefile, one piece for each file, with its path in the repository if it is there."""
     for path, functions, lines in by_file(coverage):
-        yield "\n".join(_record(path, functions, lines)) + "\n"
+        yield "\n".join(_record(sources.shown(path), functions, lines)) + "\n"
 
 
 def _record(path: str, functions: tuple[Function, ...], lines: FileLines) -> Iterator[str]:

@@ -156,7 +156,8 @@ class RetentionSweep:
                 "processing an uncompleted upload", run=row["run_id"], shard=row["shard"]
             )
         elif decided == "abandon":
-            grace = self._settings.upload_lasts
+            # An upload may still be on its way: its link may be new, and the upload begins while the link is valid.
+            grace = self._settings.upload_lasts + self._settings.upload_longest
 
             async def work(tx: Tx) -> Row | None:
                 return await tx.one(

@@ -2,7 +2,7 @@
 
 import msgspec
 
-DAY = 86400.0
+HOUR, DAY = 3600.0, 86400.0
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,3 +42,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     public_url: str = ""
     """The URL at which clients reach this server; empty: that of the request."""
     retention: Retention = Retention()
+
+    @property
+    def upload_longest(self) -> float:
+        """Seconds that an upload through this server may take: until the run could be deleted as one without upload."""
+        return max(HOUR, self.retention.awaited - self.upload_lasts)
