@@ -130,9 +130,9 @@ async def crash(made: Fleet, case: Case) -> Outcome:
         reached = not case.second and (
             (not case.at_start and await _die(made, point)) or await _again(made, point)
         )
-        if not reached:  # perhaps only a repair reaches it
-            case = Case(point, second=True)
-            reached = await _die(made, IN_REPAIR) and await _die(made, point, start=True)
+        if not reached:  # perhaps only a repair reaches it, and perhaps only once
+            case = Case(msgspec.structs.replace(point, nth=1), second=True)
+            reached = await _die(made, IN_REPAIR) and await _die(made, case.point, start=True)
         if not reached:
             return Outcome(case=case)
         died = made.clock.monotonic()

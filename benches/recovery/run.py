@@ -86,11 +86,18 @@ async def _measure_faults(environment: Environment, only: str) -> list[tuple[Row
 
     async def one(fault: Fault) -> tuple[Row, list[float]]:
         async with permits, environment.fleet(f"fault_{fault.row.key.replace('-', '_')}") as made:
-            seconds = await measure(made, fault)
-        print(f"{fault.row.what}: {seconds:.1f} s")
-        return fault.row, [seconds]
+            try:
+                seconds = [await measure(made, fault)]
+            except AssertionError as error:  # this row has failed; the others are still measured
+                print(f"{fault.row.what}: {error}")
+                return fault.row, []
+        print(f"{fault.row.what}: {seconds[0]:.1f} s")
+        return fault.row, seconds
 
-    return list(await asyncio.gather(*(one(fault) for fault in chosen)))
+    # The slowest first: the rest is measured while one of them waits for a quarter of an hour.
+    first = sorted(chosen, key=lambda fault: -fault.row.bound)
+    measured = dict(zip(first, await asyncio.gather(*(one(fault) for fault in first)), strict=True))
+    return [measured[fault] for fault in chosen]
 
 
 def failures(outcomes: list[Outcome], faults: list[tuple[Row, list[float]]]) -> list[str]:
@@ -104,7 +111,9 @@ def failures(outcomes: list[Outcome], faults: list[tuple[Row, list[float]]]) -> 
             late = f"{each.seconds:.1f} s, the bound is {bound:g} s"
             found.append(f"{each.case.point}: {late}; the last to come to rest: {each.last}")
     for row, values in faults:
-        if max(values) > row.bound:
+        if not values:
+            found.append(f"{row.what}: not recovered, see above; the bound is {row.bound:g} s")
+        elif max(values) > row.bound:
             found.append(f"{row.what}: {max(values):.1f} s, the bound is {row.bound:g} s")
     return found
 

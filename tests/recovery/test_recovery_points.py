@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from benches.recovery import run, table
+from benches.recovery.faults import FAULTS
 from benches.recovery.matrix import Case, Outcome, cases
 from benches.recovery.points import (
     Point,
@@ -173,6 +174,13 @@ def test_a_point_that_was_not_reached_is_a_failure_and_so_is_one_that_took_too_l
     unreached, late = run.failures(outcomes, [])
     assert unreached.startswith("after commit: arm: not reached")
     assert late.startswith("after commit: claim: 31.0 s, the bound is 30 s") and "a stamp" in late
+
+
+def test_a_fault_that_was_not_recovered_is_a_failure_of_its_row_only() -> None:
+    lost, late, kept = (fault.row for fault in FAULTS[:3])
+    unmeasured, missed = run.failures([], [(lost, []), (late, [late.bound + 1]), (kept, [1.0])])
+    assert unmeasured.startswith(f"{lost.what}: not recovered")
+    assert missed.startswith(f"{late.what}: {late.bound + 1:.1f} s, the bound is {late.bound:g} s")
 
 
 def test_a_row_without_a_measurement_says_so() -> None:
