@@ -6,7 +6,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: docs help demo sim test test-all test-long check bench fmt clean prove lock kube-assets helm conformance package bench-kube bench-help bench-dispatch test-dispatch bench-xcresult test-xcresult recovery-table recovery-many
+.PHONY: docs help demo sim test test-all test-long check bench fmt clean prove lock kube-assets helm conformance package bench-kube bench-help bench-dispatch test-dispatch test-node bench-xcresult test-xcresult recovery-table recovery-many
 
 SHELL := /bin/sh
 PYTHON ?=
@@ -68,7 +68,7 @@ helm: .venv/ready ## Fetch the pinned helm for the tests, once, into the user's 
 	@$(PY) tools/helm.py
 
 # These promise all of their tests, so they run them at full size.
-conformance test-dispatch test-xcresult: export RUNYARD_TIER = long
+conformance test-dispatch test-node test-xcresult: export RUNYARD_TIER = long
 
 conformance: .venv/ready ## Hold the embedded Kubernetes API against a real one, if there is one; counts by server
 	@$(PY) tools/controlplane.py --version
@@ -140,6 +140,13 @@ test-dispatch: .venv/ready ## Run all tests of dispatch and recovery, the slow o
 	$(STAGE) "crashes of real servers" $(PY) -m pytest $(SPREAD) tests/recovery $(PYTEST_ARGS) || status=1; \
 	$(STAGE) "incidents" $(PY) -m pytest $(SPREAD) tests/sim/fleet/test_fleet_scenarios.py \
 	  tests/sim/fleet/test_fleet_explained.py $(PYTEST_ARGS) || status=1; \
+	exit $$status
+
+# The first stage prints the driver contract's table: each driver with each case.
+test-node: .venv/ready ## Run all tests of the node agent and its VM drivers; prints driver × case of their contract
+	@status=0; \
+	RUNYARD_CONTRACT_TABLE=1 $(STAGE) "VM drivers" $(PY) -m pytest $(SPREAD) tests/vm $(PYTEST_ARGS) || status=1; \
+	$(STAGE) "node agent" $(PY) -m pytest $(SPREAD) tests/node $(PYTEST_ARGS) || status=1; \
 	exit $$status
 
 bench-help: .venv/ready ## Measure --help of every command against importing click and rich; fails on a miss

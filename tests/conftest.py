@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import pytest
-from tests import tiers
+from tests import contract_table, tiers
 
 from runyard.telemetry.meter import Meter
 
@@ -81,6 +81,7 @@ def pytest_report_header() -> str:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Count by server, and list what was absent; properties travel from xdist's workers, state would not."""
     _count_by_backend(terminalreporter)
+    contract_table.show(terminalreporter)
     _list_absent(terminalreporter)
 
 

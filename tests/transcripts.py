@@ -16,11 +16,17 @@ import msgspec
 ROOT = Path(__file__).parents[1]
 # Page → how many transcripts it has, and the file with the test that produces them.
 CHECKED = {
+    "docs/doctor.md": (1, "tests/hosts/doctor/test_doctor_command.py"),
     "docs/embedded-kubernetes.md": (1, "tests/embedded/kube_http/test_kubectl_transcript.py"),
     "docs/explain.md": (1, "tests/web/explain/test_explain_api.py"),
+    "docs/first-mac.md": (1, "tests/embedded/up/test_up_tart.py"),
+    "docs/images.md": (2, "tests/cli/test_cli_image.py"),
     "docs/install.md": (1, "tests/cli/test_cli_packages.py"),
-    "docs/one-machine.md": (4, "tests/embedded/up/test_up_transcript.py"),
+    "docs/one-machine.md": (6, "tests/embedded/up/test_up_transcript.py"),
+    "docs/pools.md": (4, "tests/embedded/up/test_up_pools.py"),
     "docs/proof.md": (1, "tests/cli/test_cli_prove.py"),
+    "docs/second-mac.md": (4, "tests/hosts/joining/test_joining_transcript.py"),
+    "docs/status.md": (1, "tests/embedded/up/test_up_pools.py"),
     "docs/xcresult.md": (3, "tests/cli/test_xcresult_real.py"),
 }
 _FENCED = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -34,6 +40,9 @@ _VOLATILE = (
     (re.compile(r"^ *\d+\.\d s ", re.MULTILINE), "SECONDS "),
     (re.compile(r"\b(?:\d+[dhms])+\b"), "AGE"),
     (re.compile(r"\bfor (?:under )?(?:\d+ (?:s|min|h) ?)+"), "for AGE"),
+    (re.compile(r"\b(?:\d+ (?:s|min|h) ago|now)\b(?=[,:]|$)", re.MULTILINE), "AGE ago"),
+    (re.compile(r"\bage: (?:\d+ (?:s|min|h)|now)$", re.MULTILINE), "age: AGE"),
+    (re.compile(r"isolation: .*"), "isolation: AS PROBED"),
     (re.compile(r"[ \t]+"), " "),
     (re.compile(r" $", re.MULTILINE), ""),
     (re.compile(r"-{3,}"), "---"),

@@ -40,7 +40,7 @@ BAD: list[tuple[Law, str]] = [
     (lawbook_text.forbidden_words, "see /wor" + "k/notes"),
     (lawbook_text.forbidden_words, "run /tmp/dev" + "env/bin/python"),
     (lawbook_text.forbidden_words, "as Seed 0" + "04 tells"),
-    (lawbook_text.forbidden_words, "image = ghcr.i" + "o/some/image"),
+    (lawbook_text.forbidden_words, "image = docker.i" + "o/some/image"),
     (lawbook_text.sql_without_comment, "SELECT 1;\n"),
     (lawbook_text.sql_without_comment, "--\nSELECT 1;\n"),
     (lawbook_text.several_statements, "-- two\nSELECT 1;\nSELECT 2;\n"),

@@ -18,6 +18,10 @@ FOUNDATION = (
     "The foundation has no cycle in itself:"
     " http uses telemetry, and both use clock, files and wire."
 )
+DRIVERS = (
+    "Outside vm nothing imports a driver:"
+    " the registry opens them, and the contract is all that is known of them."
+)
 # For each contract the modules that break it, and what they import. Inside a layered package they stand in a placed
 # sub-package, so that it is the import that is found and not a module without a layer.
 BREACHES: dict[str, dict[str, str]] = {
@@ -28,6 +32,10 @@ BREACHES: dict[str, dict[str, str]] = {
     "Clients do not import each other.": {"kube/b_clients.py": "runyard.db.contract"},
     DOMAINS: {
         "pools/b_domains.py": "runyard.node.settings",
+    },
+    DRIVERS: {"node/b_drivers.py": "runyard.vm.process.driver"},
+    "The shim knows no driver: what is particular to one plugs in.": {
+        "vm/shim/b_shim.py": "runyard.vm.process.layout"
     },
     "Of the clients, the node agent uses kube and vm only.": {
         "node/b_node.py": "runyard.github.app",
@@ -41,6 +49,7 @@ BREACHES: dict[str, dict[str, str]] = {
     "Of the clients, xcresult uses db and blobs only.": {
         "xcresult/rest/b_xcresult.py": "runyard.kube.client",
     },
+    "Of the clients, hosts uses kube only.": {"hosts/doctor/b_hosts.py": "runyard.vm.contract"},
     WEB: {"web/b_web.py": "runyard.dispatch.store"},
     "Inside dispatch, modules import only layers below their own.": {
         "dispatch/matching/b_inside.py": "runyard.dispatch.claiming",

@@ -13,7 +13,6 @@ STARTED = {
     "runyard.embedded.up.roles.": "imported by name: one role for each process of `runyard up`",
     "runyard.embedded.github.runner.": "a program of its own that is copied into the sandbox",
     "runyard.embedded.postgres.launcher": "run by its path, so that it can change its user first",
-    "runyard.vm.process.shim": "run by its path: one process for each VM",
     "runyard.vm.process.guest_init": "run by its path: the first process of a sandbox",
     "runyard.vm.guest.": "copied into the images of guests",
 }

@@ -19,6 +19,7 @@ FOREIGN = {
     "src/runyard/embedded/kube/rules/certificates.py": "Kubernetes': the usages of a certificate",
     "src/runyard/embedded/kube/validation.py": "msgspec's: an error has no other mark of its field",
     "src/runyard/embedded/postgres/server.py": "PostgreSQL's",
+    "src/runyard/hosts/doctor/plans/": "those of macOS, tart and the programs of a Linux host",
     "src/runyard/http/expectations.py": "msgspec's: an error has no other mark of its field",
     "src/runyard/wire/bodies.py": "the pollers': the reasons of a 410 are theirs",
     "src/runyard/github/answers.py": "GitHub's: a secondary rate limit may have no other mark",
