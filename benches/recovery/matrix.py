@@ -33,6 +33,8 @@ IN_REPAIR = Point(
     "commit: arm", "before", 1
 )  # leaves most behind: a claim, a stamp and a registration
 _DIED = "died "
+# A repair of that crash has at least these effects: without them, the kill was not where its name says.
+_OF_THE_REPAIR = ("commit: swept", "github: DELETE /orgs/*/actions/runners/*")
 _OFTEN = 4  # times in an undisturbed run of a dozen jobs
 
 
@@ -107,6 +109,8 @@ async def discover(made: Fleet) -> tuple[Counter[str], Counter[str]]:
     server.start()
     await at_rest(made, within=WITHIN)
     repair = Counter(name for name in server.effects() if not name.startswith(_DIED))
+    missing = [name for name in _OF_THE_REPAIR if name not in repair]
+    assert not missing, f"the repair after {IN_REPAIR} has no {missing}; it has {sorted(repair)}"
     return usual, Counter({name: n for name, n in repair.items() if name not in usual})
 
 

@@ -4,7 +4,7 @@ An effect is what another process, or the restarted server, can see: a commit, a
 response. They are not listed by hand: everything that passes through the database, the two transports and the socket of
 the real server is an effect, and its name is derived from it. So a new call in the code is a new effect automatically.
 
-    before   the request is not sent, the response is not written, the transaction has run and is not committed
+    before   the request is not sent, the response is not written, the transaction is not committed
     after    it has happened, and the process does not know the result yet
 
 Invariants:
@@ -23,7 +23,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from runyard.components.reporting import kind_of
-from runyard.db.contract import Database, Tx
+from runyard.db.contract import Database, Row, Statement, Tx
 from runyard.http.messages import Request, Response, Stream, Transport
 from runyard.http.probes import HEALTHZ, METRICS, READYZ
 
@@ -96,7 +96,7 @@ class Points:
 
 
 class PointedDatabase:
-    """Counts every commit; before it, all statements of the transaction have run."""
+    """Counts every commit, before it is sent to the database."""
 
     def __init__(self, inner: Database, points: Points) -> None:
         self._inner = inner
@@ -107,13 +107,47 @@ class PointedDatabase:
 
         async def pointed(tx: Tx) -> T:
             nonlocal number
-            result = await work(tx)
-            number = self._points.reached(point, "before")
+            counting = PointedTx(tx, lambda: self._points.reached(point, "before"))
+            result = await work(counting)
+            number = counting.number or counting.reached()
             return result
 
         result = await self._inner.transact(pointed, name=name)
         self._points.passed(point, number)
         return result
+
+
+class PointedTx:
+    """A transaction that counts its commit where `finish` sends it together with the last statements."""
+
+    def __init__(self, tx: Tx, reached: Callable[[], int]) -> None:
+        self._tx = tx
+        self._reached = reached
+        self.number = 0  # of the effect; 0: not reached yet
+
+    def reached(self) -> int:
+        """Count the commit, and return its number."""
+        self.number = self._reached()
+        return self.number
+
+    async def all(self, sql: str, /, **params: object) -> list[Row]:
+        return await self._tx.all(sql, **params)
+
+    async def one(self, sql: str, /, **params: object) -> Row | None:
+        return await self._tx.one(sql, **params)
+
+    async def run(self, sql: str, /, **params: object) -> int:
+        return await self._tx.run(sql, **params)
+
+    async def several(self, *statements: Statement) -> list[list[Row]]:
+        return await self._tx.several(*statements)
+
+    async def read(self, *statements: Statement) -> list[list[Row]]:
+        return await self._tx.read(*statements)
+
+    async def finish(self, *statements: Statement, alone: bool = False) -> list[list[Row]]:
+        self.reached()
+        return await self._tx.finish(*statements, alone=alone)
 
 
 class PointedTransport:

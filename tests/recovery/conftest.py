@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from benches.recovery.matrix import Environment, open_environment
+from tests.fixtures_postgres import database_url, postgres  # noqa: F401 fixtures are found by their names here
 
 
 @pytest.fixture(scope="session")

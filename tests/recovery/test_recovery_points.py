@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import msgspec
+import psycopg
 import pytest
 from benches.recovery import run, table
 from benches.recovery.faults import FAULTS
@@ -16,12 +17,16 @@ from benches.recovery.points import (
     PointedDatabase,
     PointedTransport,
     Points,
+    When,
     answer_name,
     github_name,
     kube_name,
 )
 from benches.recovery.rows import ROWS, row_of
 
+from runyard.clock import RealClock
+from runyard.db.contract import Tx
+from runyard.db.pooled import open_pool
 from runyard.http.messages import Request, Response
 
 PODS = "/api/v1/namespaces/tuist-runners/pods/pod-1"
@@ -79,6 +84,31 @@ def test_a_kill_before_a_commit_leaves_nothing_and_after_it_everything(
         with pytest.raises(Dead):
             asyncio.run(database.transact(nothing, name="claim"))
         assert inner.committed == left
+
+
+@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize(("when", "left"), [("before", 0), ("after", 1)])
+def test_a_kill_before_a_commit_that_travels_with_its_statements_leaves_nothing(
+    points: Points, tmp_path: Path, database_url: str, when: When, left: int, direct: bool
+) -> None:
+    order(tmp_path, Point("commit: claim", when))
+    with psycopg.connect(database_url, autocommit=True) as other:
+        other.execute("CREATE TABLE killed (id int)")
+
+        async def work(tx: Tx) -> None:
+            await tx.all("SELECT 1 AS one")
+            await tx.finish(("INSERT INTO killed VALUES (1)", {}))
+
+        async def scenario() -> None:
+            pool = open_pool(
+                database_url, clock=RealClock(), rng=random.Random(1), patience=30.0, direct=direct
+            )
+            async with pool as inner:
+                await PointedDatabase(inner, points).transact(work, name="claim")
+
+        with pytest.raises(Dead):
+            asyncio.run(scenario())
+        assert other.execute("SELECT count(*) FROM killed").fetchone() == (left,)
 
 
 def test_a_kill_before_a_request_prevents_it(points: Points, tmp_path: Path) -> None:
