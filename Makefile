@@ -6,7 +6,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: docs help demo sim test test-all test-long check bench fmt clean prove lock kube-assets helm conformance package bench-kube bench-help bench-dispatch test-dispatch test-node bench-xcresult test-xcresult recovery-table recovery-many
+.PHONY: docs help demo sim test test-all test-long check bench fmt clean prove lock kube-assets helm conformance package bench-kube bench-help bench-dispatch bench-node test-dispatch test-node bench-xcresult test-xcresult recovery-table recovery-many
 
 SHELL := /bin/sh
 PYTHON ?=
@@ -133,6 +133,9 @@ bench-kube: .venv/ready ## Measure the Kubernetes client and the embedded API ag
 
 bench-dispatch: .venv/ready ## Measure dispatch over real HTTP with real server processes; fails on a miss
 	@$(PY) -m benches.dispatch.run $(BENCH_ARGS)
+
+bench-node: .venv/ready ## Measure the node agent with 50 Pods on 25 hosts: start overhead, memory, idle CPU; fails on a miss
+	@$(PY) -m benches.node.run $(BENCH_ARGS)
 
 test-dispatch: .venv/ready ## Run all tests of dispatch and recovery, the slow ones, the incidents and the fuzz included
 	@status=0; \

@@ -44,6 +44,7 @@ def stages(seeds: int) -> list[Stage]:
         "bench-kube",
         "bench-help",
         "bench-dispatch",
+        "bench-node",
         "bench-xcresult",
         "recovery-many",
     )
