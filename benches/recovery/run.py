@@ -12,7 +12,9 @@ import asyncio
 import math
 import os
 import random
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 from benches.recovery import table
@@ -41,10 +43,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     load = os.getloadavg()[0]  # before our own
+    began = time.monotonic()
     with open_environment() as environment:
         todo, outcomes, faults = asyncio.run(_measure(environment, options))
     found = failures(outcomes, faults)
-    text = _text(outcomes, faults, load=load)
+    text = _text(outcomes, faults, load=load, minutes=(time.monotonic() - began) / 60)
     print(text)
     whole = not options.only and len(outcomes) == len(todo)
     if not options.print and whole and not found:
@@ -118,11 +121,25 @@ def failures(outcomes: list[Outcome], faults: list[tuple[Row, list[float]]]) -> 
     return found
 
 
-def _text(outcomes: list[Outcome], faults: list[tuple[Row, list[float]]], *, load: float) -> str:
+def _commit() -> str:
+    """The commit that is measured, with a mark if files differ from it."""
+    argv = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    found = subprocess.run(argv, cwd=PAGE.parent, capture_output=True, text=True, check=False)
+    return found.stdout.strip() or "unknown"
+
+
+def _text(
+    outcomes: list[Outcome],
+    faults: list[tuple[Row, list[float]]],
+    *,
+    load: float,
+    minutes: float,
+) -> str:
     reached = [each for each in outcomes if each.seconds is not None]
     names = {(each.case.second, each.case.point.name) for each in outcomes}
     head = (
-        f"{len(names)} effects were found, each with a point before and one after it; "
+        f"One run of {minutes:.0f} minutes on {time.strftime('%Y-%m-%d', time.gmtime())}, at commit "
+        f"{_commit()}: {len(names)} effects were found, each with a point before and one after it; "
         f"the process was killed {len(reached)} times, on a machine with {os.cpu_count()} processors "
         f"and a load of {load:.1f} before it began."
     )
