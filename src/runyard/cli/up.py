@@ -65,7 +65,8 @@ NOT_OF_THE_SERVICE = _OF_ACTIONS | {"service", "demo"}  # or added by itself
     "--image",
     default="",
     metavar="REF",
-    help="Image of the first pool's VMs.  [default: a stock macOS image with the actions runner]",
+    help="Image of the VMs of the pool 'practice', which rolls to it if it is another one than at the last start."
+    "  [default: a stock macOS image with the actions runner]",
 )
 @click.option(
     "--tart-binary",

@@ -50,7 +50,6 @@ CANNOT_BEGIN = (
     BadDatabase,
 )
 FAILED = (ComponentFailed, DemoFailed, NotRecovered)
-DEFAULT_IMAGE = "ghcr.io/cirruslabs/macos-runner:sequoia"  # stock macOS with the Actions runner
 INTERRUPTED = 130  # as shells expect it
 
 
@@ -98,7 +97,8 @@ def run(flags: UpFlags, *, plain: bool, as_json: bool) -> int:
             keep_vms=flags.service,
             driver=driver,
             tart=flags.tart,
-            image=flags.image or DEFAULT_IMAGE if driver == "tart" else "",
+            driver_given=flags.driver != "auto",
+            image=flags.image,
             insecure=flags.insecure,
         )
         log = service_log(root) if flags.service else None

@@ -27,9 +27,19 @@ import msgspec
 from runyard.clock import Clock
 from runyard.embedded.kube.kubeconfig import render
 from runyard.embedded.lock import DirectoryLock
-from runyard.embedded.up import accounts, conditions, disk, images, ports, practice, pulls, stores
+from runyard.embedded.up import (
+    accounts,
+    conditions,
+    disk,
+    first_pool,
+    images,
+    ports,
+    practice,
+    pulls,
+    stores,
+)
 from runyard.embedded.up.database import GivenDatabase, MachineDatabase
-from runyard.embedded.up.hosts import PODS, host_names, wanted_isolation
+from runyard.embedded.up.hosts import host_names, wanted_isolation
 from runyard.embedded.up.identity import identity
 from runyard.embedded.up.layout import Layout
 from runyard.embedded.up.machine import Machine, Options, Urls
@@ -45,7 +55,7 @@ from runyard.http.client import HttpTransport
 from runyard.http.errors import TRANSPORT_ERRORS
 from runyard.kube.client import Kube
 from runyard.kube.errors import AlreadyExists, KubeError
-from runyard.kube.kinds import LEASES, RUNNER_POOLS
+from runyard.kube.kinds import LEASES
 from runyard.telemetry.log import Logger
 from runyard.telemetry.loops import run_loop
 from runyard.telemetry.meter import Meter
@@ -229,7 +239,7 @@ async def _start(
     )
     write_whole(layout.kubeconfig, text)
     await _free_lease(machine.kube)
-    await _first_pool(machine, report)
+    await first_pool.ensure(machine.kube, machine.options, report)
     practising = "the practice GitHub, " if machine.options.github is None else ""
     report(f"starting {practising}the server, the operator and the hosts")
     async with asyncio.TaskGroup() as rest:
@@ -263,25 +273,6 @@ async def _free_lease(kube: Kube) -> None:
     free = {"metadata": {"name": names.CONTROLLER_LEASE}, "spec": {}}
     with contextlib.suppress(AlreadyExists):
         await kube.create(LEASES, free, namespace=names.CONTROLLER_NAMESPACE)
-
-
-async def _first_pool(machine: Machine, report: Callable[[str], None]) -> None:
-    """Creates the first pool; an existing one is not changed."""
-    options = machine.options
-    body = practice.pool(replicas=options.hosts * PODS, driver=options.driver, image=options.image)
-    try:
-        await machine.kube.create(RUNNER_POOLS, body, namespace=names.RUNNERS_NAMESPACE)
-    except AlreadyExists:
-        found = await machine.kube.get(
-            RUNNER_POOLS, practice.POOL, namespace=names.RUNNERS_NAMESPACE
-        )
-        has, vm_slots = found["spec"].get("replicas", 0), body["spec"]["replicas"]
-        if has != vm_slots:
-            report(
-                f"the pool {practice.POOL} keeps its {has} runners; these hosts have {vm_slots} VM slots."
-                f" Change it with kubectl patch runnerpool {practice.POOL} --type=merge"
-                f' -p \'{{"spec":{{"replicas":{vm_slots}}}}}\''
-            )
 
 
 async def _practice_repository(machine: Machine) -> None:

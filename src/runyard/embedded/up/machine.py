@@ -55,7 +55,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     runner: Path | None = None
     driver: DriverName = "process"
     tart: str = "tart"  # its path
-    image: str = ""  # of the first pool's VMs; the process driver has images of its own
+    driver_given: bool = False  # it was named, not chosen
+    image: str = ""  # of the first pool's VMs, if one was given; processes have images of their own
     insecure: tuple[str, ...] = ()  # `host:port` of image registries without TLS
     keep_vms: bool = False  # at the end, for the next start
 

@@ -14,15 +14,16 @@ ACCOUNT = "practice"
 REPOSITORY = "practice/playground"
 POOL = "practice"
 LABEL = "runyard"
+STOCK_IMAGE = "ghcr.io/cirruslabs/macos-runner:sequoia"  # macOS with the Actions runner
 IMAGES = ("runyard.local/practice-runner:1", "runyard.local/practice-runner:2")
 
 
 def pool(*, replicas: int, driver: DriverName = "process", image: str = "") -> dict[str, Any]:
-    """The first RunnerPool of a machine; VMs need an image, processes have those of the practice fleet."""
+    """The first RunnerPool of a machine; without an image VMs have a stock one, processes the practice fleet's."""
     darwin = driver == "tart" or sys.platform == "darwin"
     each = size(driver=driver)
     spec: dict[str, Any] = {
-        "image": image or IMAGES[0],
+        "image": image or (STOCK_IMAGE if driver == "tart" else IMAGES[0]),
         "fleetSelector": FLEET,
         "dispatchLabel": LABEL,
         "runnerLabels": ["self-hosted", "macOS" if darwin else "Linux"],
