@@ -1,4 +1,4 @@
-"""The first pool follows the driver and `--image` of each start; what somebody else changed is left alone."""
+"""The first pool follows the driver and `--image` of each start; what a user changed is left alone."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ TART = msgspec.structs.replace(PROCESS, driver="tart")
 
 
 def starts(*runs: Options | dict[str, Any]) -> tuple[dict[str, Any], list[list[str]]]:
-    """The pool, and what each start reported; a dictionary is a change of somebody else, as a merge patch."""
+    """The pool, and what each start reported; a dictionary is a change by a user, as a merge patch."""
     reported: list[list[str]] = []
     found: dict[str, Any] = {}
 
@@ -63,7 +63,7 @@ def test_a_tart_that_is_installed_after_the_first_start_gets_the_pool_that_was_m
     assert [practice.STOCK_IMAGE in line for line in second] == [True]
 
 
-def test_a_pool_from_before_the_annotation_is_moved_if_nobody_changed_it() -> None:
+def test_a_pool_from_before_the_annotation_is_moved_if_it_is_unchanged() -> None:
     forget = {"metadata": {"annotations": {names.SENT_BY_UP: None}}}
     pool, _ = starts(PROCESS, forget, with_image(TART, NEW))
     assert has(pool, with_image(TART, NEW))
@@ -86,13 +86,13 @@ def test_the_same_image_at_each_start_does_not_undo_a_later_change() -> None:
     )
 
 
-def test_an_image_that_is_given_reaches_a_pool_that_somebody_changed() -> None:
+def test_an_image_that_is_given_reaches_a_pool_that_a_user_changed() -> None:
     changed = {"spec": {"podMemoryMB": 9000}}
     pool, _ = starts(TART, changed, with_image(TART, NEW))
     assert (pool["spec"]["image"], pool["spec"]["podMemoryMB"]) == (NEW, 9000)
 
 
-def test_a_pool_that_somebody_changed_is_not_moved_to_another_runtime() -> None:
+def test_a_pool_that_a_user_changed_is_not_moved_to_another_runtime() -> None:
     changed = {"spec": {"podMemoryMB": 9000}}
     pool, (_, second) = starts(PROCESS, changed, TART)
     assert pool["spec"]["runtimeClass"] == by_driver(PROCESS)["runtimeClass"]

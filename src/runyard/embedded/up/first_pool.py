@@ -1,10 +1,10 @@
 """Creates the first pool of a machine, and moves it when the machine's driver or the given image changed.
 
 `runyard up` writes what it sent last into an annotation of the pool, as `kubectl apply` does. So a later start knows
-which fields somebody else has changed since, and leaves those alone. `plan` is pure; `ensure` applies it.
+which fields a user has changed since, and leaves those alone. `plan` is pure; `ensure` applies it.
 
 Invariants:
-- A pool that somebody else has changed or made is never moved to another runtime: the difference is reported with
+- A pool that a user has changed or made is never moved to another runtime: the difference is reported with
   the command that makes the change.
 - `--image` is applied when it is new. The same option again, as a service gives it at each start, does not undo a
   change that was made after it.
@@ -159,7 +159,7 @@ def _by_hand(theirs: str, spec: Spec, wanted: Spec, options: Options) -> str:
         memory=f"{wanted['podMemoryMB']}Mi",
     )
     return (
-        f"the pool {practice.POOL} was made for {theirs or 'hosts with a kubelet'} and changed by somebody, so it is"
+        f"the pool {practice.POOL} was made for {theirs or 'hosts with a kubelet'} and a user has changed it, so it is"
         f" kept; these hosts run {options.driver}, and its runners do not fit on them. Move it with {command}"
     )
 
