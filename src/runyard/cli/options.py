@@ -59,6 +59,17 @@ class NumberRange(click.FloatRange):
         return found
 
 
+class Program(click.ParamType[str]):
+    """A program: its name on PATH, or its path, which is made absolute; services run in another directory."""
+
+    name = "program"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Convert the text."""
+        text = str(value)
+        return str(Path(text).absolute()) if "/" in text else text
+
+
 def is_typed(name: str) -> bool:
     """Whether this option is on the command line; environment variables may be meant for other commands."""
     source = click.get_current_context().get_parameter_source(name)
