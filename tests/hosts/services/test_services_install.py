@@ -126,6 +126,17 @@ def test_a_service_whose_file_was_removed_by_hand_is_stopped_by_uninstall(
     assert computer.running == []
 
 
+def test_a_program_whose_files_have_changed_is_started_anew_though_its_service_is_the_same(
+    computer: Computer,
+) -> None:
+    service = computer.service("up")
+    first = do_install(computer, service)
+    again = asyncio.run(install(service, computer.manager(), clock=computer.clock, restart=True))
+    assert (first.change, again.change) == ("installed", "restarted")
+    assert again.pid > first.pid
+    assert computer.running == [["/opt/bin/runyard", "up"]]
+
+
 def test_status_says_what_runs_since_when(computer: Computer) -> None:
     do_install(computer, computer.service("up"))
     started = computer.clock.now() - 5

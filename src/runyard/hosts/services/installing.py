@@ -3,6 +3,7 @@
 `runyard up --install` and everything else that must run after a reboot use `install`:
 
 1. The file is the same and the program runs: nothing is done, so repeating an install never restarts anything.
+   With `restart` the program is started anew all the same: files that it reads at its start have changed.
 2. Otherwise the file is written whole and loaded. A process that was not there before must appear within `APPEARS`
    seconds and be the same one `STAYS` seconds later; if not, one start is forced, because macOS sometimes accepts a
    registration without acting on it.
@@ -34,11 +35,11 @@ PUBLIC = 0o644
 _PAUSE = 4.0  # the longest, between two looks at it
 _TAIL_BYTES, _TAIL_LINES = 8192, 12
 
-Change = Literal["unchanged", "installed", "replaced", "started"]
+Change = Literal["unchanged", "installed", "replaced", "started", "restarted"]
 
 
 class Installed(msgspec.Struct, frozen=True, kw_only=True):
-    """What an install did; `started`: the file was right, but nothing ran."""
+    """What an install did; `started`: the file was right, but nothing ran; `restarted`: both, and it was asked for."""
 
     change: Change
     name: str  # the manager's own
@@ -69,11 +70,12 @@ async def install(
     clock: Clock,
     appears: float = APPEARS,
     stays: float = STAYS,
+    restart: bool = False,
 ) -> Installed:
     """Installs, updates or starts the service; raises `ServiceError`, and then nothing has changed."""
     path, content = manager.path(service.name), manager.render(service)
     previous, before = _read(path), await manager.observe(service.name)
-    if previous == content and before.loaded and before.pid:
+    if previous == content and before.loaded and before.pid and not restart:
         await manager.enable(service.name)
         return _installed("unchanged", service, manager, before.pid)
     _prepare(service, path)
@@ -89,8 +91,7 @@ async def install(
         failure = type(error)(f"{error}. {back}. Its log: {log}")
         failure.said = said
         raise failure from error
-    change: Change = "installed" if previous is None else "replaced"
-    return _installed("started" if previous == content else change, service, manager, pid)
+    return _installed(_change(previous, content, before), service, manager, pid)
 
 
 async def uninstall(name: str, manager: Manager) -> bool:
@@ -131,6 +132,14 @@ async def _observed(name: str, manager: Manager) -> Observed:
         if manager.path(name).exists():
             raise
         return Observed(loaded=False)
+
+
+def _change(previous: bytes | None, content: bytes, before: Observed) -> Change:
+    if previous is None:
+        return "installed"
+    if previous != content:
+        return "replaced"
+    return "restarted" if before.pid else "started"
 
 
 def _installed(change: Change, service: Service, manager: Manager, pid: int) -> Installed:
