@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from runyard.cli.clusterflags import KUBECONFIG, probes_option
-from runyard.cli.options import LOGGING, Option, with_options
+from runyard.cli.options import LOGGING, Option, Program, with_options
 from runyard.cli.pollerflags import POLLING
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -38,7 +38,8 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     poller: Literal["auto", "host", "guest"]
     server_ca_file: Path | None
     runner_directory: str
-    runner_archive: Path | None
+    runner_archive: str
+    runner_sha256: str
     pods: int
     pod_cpu_milli: int | None
     pod_memory_mb: int | None
@@ -89,6 +90,7 @@ HOST: tuple[Option, ...] = (
     click.option(
         "--tart-binary",
         envvar="RUNYARD_TART",
+        type=Program(),
         default="tart",
         show_default=True,
         help="Path of tart, or its name on PATH.",

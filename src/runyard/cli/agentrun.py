@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from runyard.cli.agent import Flags
-from runyard.cli.agentserve import HostPlan, serve_host, server_ca
+from runyard.cli.agentserve import HostPlan, runner_archive, serve_host, server_ca
 from runyard.cli.cluster import kubernetes_name, labels_of
 from runyard.cli.joinedagent import Host, joined_host
 from runyard.cli.lifecycle import announce, run_component
@@ -46,6 +46,7 @@ async def _serve(host: Host) -> None:
         kubeconfig=flags.kubeconfig,
         wanted=_wanted(flags, place),
         settings=lambda opened: settings_of(flags, node, opened, place),
+        archive=runner_archive(flags.runner_archive, flags.runner_sha256),
     )
 
     def ready(urls: tuple[str, ...], opened: Opened) -> None:
@@ -122,5 +123,4 @@ def settings_of(flags: Flags, node: str, opened: Opened, place: NodeFlags) -> Se
         poller=usual if flags.poller == "auto" else flags.poller,
         server_ca=server_ca(flags.server_ca_file),
         runner_directory=flags.runner_directory,
-        runner_archive=str(flags.runner_archive or ""),
     )

@@ -26,6 +26,7 @@ from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.health import Health
 from runyard.telemetry.log import get_logger
 from runyard.telemetry.meter import Meter
+from runyard.vm.archives import FOLDER, Archive, BadArchive, provided
 from runyard.vm.contract import VmError
 from runyard.vm.registry import Opened, Wanted
 from runyard.wire import names
@@ -42,6 +43,7 @@ class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     kubeconfig: str
     wanted: Wanted
     settings: Callable[[Opened], Settings]
+    archive: Archive | None = None  # of the runner, for VMs whose image has none
 
 
 async def serve_host(
@@ -59,6 +61,7 @@ async def serve_host(
         kube, _ = cluster(plan.kubeconfig, clock=clock, agent=names.NODE_AGENT)
         stack.push_async_callback(kube.close)
         stack.callback(_locked(plan.data).release)
+        archive = await _provided(plan, clock)
         opened = await _opened(plan, clock)
         deps = Deps(
             kube=Kube(kube, agent=names.NODE_AGENT),
@@ -68,7 +71,7 @@ async def serve_host(
             rng=random.SystemRandom(),
             meter=Meter(),
             log=get_logger("agent", node=plan.node),
-            settings=plan.settings(opened),
+            settings=msgspec.structs.replace(plan.settings(opened), runner_archive=archive),
             health=Health(clock, conditions.ALL),
             freshness=Freshness(clock),
         )
@@ -79,6 +82,34 @@ async def serve_host(
 def server_ca(path: Path | None) -> str:
     """The certificates in the file of `--server-ca-file`; empty without one."""
     return "" if path is None else text_of("--server-ca-file", path)
+
+
+def runner_archive(source: str, sha256: str) -> Archive | None:
+    """The archive of `--runner-archive` and `--runner-sha256`; `BadSetting` if it cannot be one."""
+    if not source:
+        if sha256:
+            raise BadSetting(
+                "--runner-sha256 is of the archive that --runner-archive names. Give that too"
+            )
+        return None
+    archive = Archive(source=source, sha256=sha256)
+    try:
+        archive.check()
+    except BadArchive as error:
+        raise BadSetting(f"--runner-archive, --runner-sha256: {error}") from None
+    return archive
+
+
+async def _provided(plan: HostPlan, clock: Clock) -> str:
+    """The path of the runner's archive; empty without one."""
+    if plan.archive is None:
+        return ""
+    log = get_logger("agent", node=plan.node)
+    try:
+        path = await provided(plan.archive, plan.data / FOLDER, clock=clock, report=log.info)
+    except BadArchive as error:
+        raise BadSetting(f"--runner-archive: {error}") from None
+    return str(path)
 
 
 async def _opened(plan: HostPlan, clock: Clock) -> Opened:

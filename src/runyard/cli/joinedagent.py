@@ -7,7 +7,6 @@ practice fleet are built here, as the main machine builds them for its own hosts
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Coroutine
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -102,6 +101,6 @@ def _completed(flags: Flags, files: MembershipFiles, membership: Membership, url
     )
 
 
-def _practice_archive(flags: Flags, membership: Membership) -> Path | None:
-    """The practice runner, for VMs whose image has none; None with a real GitHub."""
-    return images.practice_archive(Layout(flags.data)) if membership.practice_url else None
+def _practice_archive(flags: Flags, membership: Membership) -> str:
+    """The practice runner, for VMs whose image has none; empty with a real GitHub."""
+    return str(images.practice_archive(Layout(flags.data))) if membership.practice_url else ""

@@ -1,16 +1,42 @@
 """Flags of hosts that ask the dispatch server for jobs on behalf of their VMs."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from runyard.cli.options import Option
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+class ArchiveSource(click.ParamType[str]):
+    """An existing file, as an absolute path, or a URL; both as text."""
+
+    name = "archive"
+
+    def __init__(self, *, dir_okay: bool = False) -> None:
+        self._path = click.Path(exists=True, dir_okay=dir_okay, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Convert the text."""
+        from runyard.vm.archives import is_url
+
+        text = str(value)
+        if not text or is_url(text):
+            return text
+        found = self._path.convert(text, param, ctx)
+        return str(Path(str(found)).absolute())
+
+
+RUNNER_SHA256: Option = click.option(
+    "--runner-sha256",
+    default="",
+    metavar="HEX",
+    help="SHA-256 of the archive: needed for a URL, checked for a path if it is given.",
+)
 POLLING: tuple[Option, ...] = (
     click.option(
         "--server-ca-file",
-        type=_FILE,
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="Certificates (PEM) by which this host checks the server when it polls.  [default: the system's]",
     ),
     click.option(
@@ -20,7 +46,11 @@ POLLING: tuple[Option, ...] = (
     ),
     click.option(
         "--runner-archive",
-        type=_FILE,
-        help="Actions runner (.tar.gz) that is copied into VMs whose image has none.",
+        type=ArchiveSource(),
+        default="",
+        metavar="PATH|URL",
+        help="Actions runner (.tar.gz) that is copied into VMs whose image has none. A URL is downloaded once, and kept"
+        " in the data directory.",
     ),
+    RUNNER_SHA256,
 )

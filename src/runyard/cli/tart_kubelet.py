@@ -56,7 +56,8 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     poller: Literal["host", "guest"]
     server_ca_file: Path | None
     runner_directory: str
-    runner_archive: Path | None
+    runner_archive: str
+    runner_sha256: str
     data: Path
     zap_devel: bool
     zap_encoder: str

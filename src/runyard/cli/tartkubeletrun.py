@@ -6,7 +6,7 @@ import socket
 import click
 import msgspec
 
-from runyard.cli.agentserve import HostPlan, serve_host, server_ca
+from runyard.cli.agentserve import HostPlan, runner_archive, serve_host, server_ca
 from runyard.cli.cluster import kubernetes_name
 from runyard.cli.lifecycle import run_component
 from runyard.cli.options import BadSetting, Failed
@@ -54,6 +54,7 @@ def run(flags: Flags) -> None:
             insecure=flags.insecure_registry,
         ),
         settings=lambda opened: settings_of(flags, node, opened, address),
+        archive=runner_archive(flags.runner_archive, flags.runner_sha256),
     )
 
     def ready(urls: tuple[str, ...], opened: Opened) -> None:
@@ -110,7 +111,6 @@ def settings_of(flags: Flags, node: str, opened: Opened, address: str) -> Settin
         poller=flags.poller,
         server_ca=server_ca(flags.server_ca_file),
         runner_directory=flags.runner_directory,
-        runner_archive=str(flags.runner_archive or ""),
         fleet=flags.node_labels.get(names.NODE_FLEET, ""),
     )
 

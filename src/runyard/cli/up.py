@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from runyard.cli.githubflags import INTAKE, OPTIONS, RUNNER_GROUP, GithubFlags, github_flags
-from runyard.cli.options import is_set, is_typed, listen_option, with_options
+from runyard.cli.options import Program, is_set, is_typed, listen_option, with_options
+from runyard.cli.pollerflags import RUNNER_SHA256, ArchiveSource
 from runyard.cli.servicelog import keep_short, service_log
 
 if TYPE_CHECKING:
@@ -48,10 +49,13 @@ NOT_OF_THE_SERVICE = _OF_ACTIONS | {"service", "demo"}  # or added by itself
 @with_options((*OPTIONS, INTAKE, RUNNER_GROUP))
 @click.option(
     "--runner",
-    type=click.Path(exists=True, path_type=Path),
+    type=ArchiveSource(dir_okay=True),
+    default="",
+    metavar="PATH|URL",
     help="The actions runner. For processes: the directory of an unpacked one (with run.sh), needed with --github."
-    " For VMs: its archive (.tar.gz), for images that have no runner.",
+    " For VMs: its archive (.tar.gz), for images that have no runner; a URL is downloaded once, and kept.",
 )
+@with_options((RUNNER_SHA256,))
 @click.option(
     "--driver",
     envvar="RUNYARD_DRIVER",
@@ -71,6 +75,7 @@ NOT_OF_THE_SERVICE = _OF_ACTIONS | {"service", "demo"}  # or added by itself
 @click.option(
     "--tart-binary",
     envvar="RUNYARD_TART",
+    type=Program(),
     default="tart",
     show_default=True,
     help="Path of tart, or its name on PATH.",
@@ -120,7 +125,8 @@ def up(
     demo: bool,
     plain: bool,
     as_json: bool,
-    runner: Path | None,
+    runner: str,
+    runner_sha256: str,
     driver: Literal["auto", "tart", "process"],
     image: str,
     tart_binary: str,
@@ -165,6 +171,7 @@ def up(
         joining=is_set("listen") and not demo,
         demo=demo,
         runner=runner,
+        runner_sha256=runner_sha256,
         github=github_flags(given) if github else None,
         pull=github_intake == "pull",
         runner_group=runner_group,

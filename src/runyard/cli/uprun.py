@@ -37,6 +37,7 @@ from runyard.embedded.up.supervisor import ComponentFailed
 from runyard.http.tls import TlsError
 from runyard.telemetry.causes import first_of
 from runyard.telemetry.log import configure, get_logger
+from runyard.vm.archives import Archive, BadArchive
 from runyard.vm.registry import Choice, Chosen, DriverName, choose
 from runyard.wire.reasons import Reason, render
 
@@ -48,6 +49,7 @@ CANNOT_BEGIN = (
     EmbeddedPostgresError,
     TlsError,
     BadDatabase,
+    BadArchive,
 )
 FAILED = (ComponentFailed, DemoFailed, NotRecovered)
 INTERRUPTED = 130  # as shells expect it
@@ -67,7 +69,8 @@ class UpFlags(msgspec.Struct, frozen=True, kw_only=True):
     listen: str
     joining: bool
     demo: bool
-    runner: Path | None
+    runner: str  # a directory, an archive or a URL
+    runner_sha256: str = ""
     github: GithubFlags | None
     pull: bool
     runner_group: int
@@ -93,7 +96,8 @@ def run(flags: UpFlags, *, plain: bool, as_json: bool) -> int:
             joining=flags.joining,
             demo=flags.demo,
             github=None if who is None else real_github(who, flags),
-            runner=_absolute(flags.runner),
+            runner=Path(flags.runner) if flags.runner and driver == "process" else None,
+            archive=_archive(flags) if driver == "tart" else None,
             keep_vms=flags.service,
             driver=driver,
             tart=flags.tart,
@@ -119,15 +123,32 @@ def chosen_driver(flags: UpFlags) -> tuple[DriverName, Reason]:
             f"--image: hosts run processes, which use no VM image ({render(why)})."
             " Install tart, or remove --image"
         )
-    if driver == "process" and flags.github is not None and flags.runner is None:
+    if driver == "process" and flags.github is not None and not flags.runner:
         raise BadSetting(
             "--github needs --runner, an unpacked actions runner, where hosts run processes"
             f" ({render(why)}). Give it, or install tart"
         )
-    if flags.runner is not None and flags.runner.is_dir() is (driver == "tart"):
+    if flags.runner and Path(flags.runner).is_dir() is (driver == "tart"):  # a URL is no directory
         kind = "an archive (.tar.gz)" if driver == "tart" else "a directory"
-        raise BadSetting(f"--runner: {flags.runner}: the driver {driver} needs {kind}")
+        raise BadSetting(
+            f"--runner: the driver {driver} needs {kind}, this is none: {flags.runner}"
+        )
+    _archive(flags)
     return driver, why
+
+
+def _archive(flags: UpFlags) -> Archive | None:
+    """The archive that `--runner` names, for VMs; `BadSetting` if it cannot be one."""
+    if not flags.runner:
+        if flags.runner_sha256:
+            raise BadSetting("--runner-sha256 is of the archive that --runner names. Give that too")
+        return None
+    archive = Archive(source=flags.runner, sha256=flags.runner_sha256)
+    try:
+        archive.check()
+    except BadArchive as error:
+        raise BadSetting(f"--runner, --runner-sha256: {error}") from None
+    return archive
 
 
 def real_github(who: GithubIdentity, flags: UpFlags) -> RealGitHub:

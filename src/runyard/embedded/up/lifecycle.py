@@ -29,6 +29,7 @@ from runyard.embedded.kube.kubeconfig import render
 from runyard.embedded.lock import DirectoryLock
 from runyard.embedded.up import (
     accounts,
+    archives,
     conditions,
     disk,
     first_pool,
@@ -151,7 +152,7 @@ async def running(
         if new_authority:
             report(_new_authority(layout))
         spawn(disk.watch(layout.root, clock=clock, report=report), "disk")
-        await unless(shutdown.begun, _start(machine, sockets, report, now=clock.now()))
+        await unless(shutdown.begun, _start(machine, sockets, report, clock=clock))
         stores.record(layout, in_use)
         spawn(database.watch(), "postgres")
         spawn(_renew(machine, clock=clock, log=log), "tokens")
@@ -218,7 +219,7 @@ async def _start(
     sockets: Mapping[str, socket.socket],
     report: Callable[[str], None],
     *,
-    now: float,
+    clock: Clock,
 ) -> None:
     supervisor, layout = machine.supervisor, machine.layout
     write_whole(layout.urls, msgspec.json.encode(machine.urls.by_component()))
@@ -226,15 +227,17 @@ async def _start(
     async with asyncio.TaskGroup() as both:
         conninfo = both.create_task(machine.database.start())
         both.create_task(supervisor.add(machine.boot("kube", "kube", sockets["kube"])))
-        both.create_task(asyncio.to_thread(_build_images, machine.options))
-    machine.conninfo = conninfo.result()
+        if machine.options.driver == "process":
+            both.create_task(asyncio.to_thread(images.build, layout, machine.options.runner))
+        archive = both.create_task(archives.prepare(machine.options, clock=clock, report=report))
+    machine.conninfo, machine.runner_archive = conninfo.result(), archive.result()
     await accounts.grant(machine.kube, machine.components)
     # All of them: the API may have another key than the one that signed the stored tokens.
     await machine.renew_tokens(every=True)
     text = render(
         machine.urls.kube,
         token=machine.secrets.admin_token,
-        ca=authority(layout, now=now),
+        ca=authority(layout, now=clock.now()),
         namespace=names.RUNNERS_NAMESPACE,
     )
     write_whole(layout.kubeconfig, text)
@@ -254,15 +257,6 @@ async def _start(
             rest.create_task(supervisor.add(machine.boot("agent", host, sockets[host])))
     if machine.options.github is None:
         await _practice_repository(machine)
-
-
-def _build_images(options: Options) -> None:
-    """What runners are made from here: VMs have their own images, and at most need an archive of the runner."""
-    layout = Layout(options.data)
-    if options.driver == "process":
-        images.build(layout, options.runner)
-    elif options.github is None:
-        images.build_archive(layout)
 
 
 async def _free_lease(kube: Kube) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from runyard.clock import Clock
-from runyard.embedded.up import accounts, images
+from runyard.embedded.up import accounts
 from runyard.embedded.up.boot import QUICK, Boot, GitHubCredentials, Pace
 from runyard.embedded.up.database import MachineDatabase
 from runyard.embedded.up.hosts import host_names, isolation_line, vm_home
@@ -18,6 +18,7 @@ from runyard.embedded.up.layout import Layout
 from runyard.embedded.up.secrets import Secrets
 from runyard.embedded.up.supervisor import Supervisor
 from runyard.kube.client import Kube
+from runyard.vm.archives import Archive
 from runyard.vm.registry import DriverName, opened_before
 from runyard.vm.teardown import stop_all
 
@@ -53,6 +54,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     github: RealGitHub | None = None  # None: the practice GitHub
     # For a real GitHub: an unpacked actions runner for processes, its archive for VMs whose image has none.
     runner: Path | None = None
+    archive: Archive | None = None
     driver: DriverName = "process"
     tart: str = "tart"  # its path
     driver_given: bool = False  # it was named, not chosen
@@ -106,6 +108,7 @@ class Machine:
         self.database = database
         self.kube = kube
         self.conninfo = ""
+        self.runner_archive: Path | None = None  # for VMs whose image has no runner
         self._clock = clock
 
     @property
@@ -142,7 +145,7 @@ class Machine:
             driver=self.options.driver,
             tart=self.options.tart,
             insecure=self.options.insecure,
-            runner_archive=str(runner_archive(self.options) or "") if role == "agent" else "",
+            runner_archive=str(self.runner_archive or "") if role == "agent" else "",
             disk_mb=DEMO_DISK_MB if self.options.demo else 0,
         )
 
@@ -169,15 +172,6 @@ async def stop_vms(layout: Layout, *, clock: Clock, grace: float) -> None:
     for outcome in outcomes:
         if isinstance(outcome, BaseException):
             raise outcome
-
-
-def runner_archive(options: Options) -> Path | None:
-    """The archive that is copied into VMs whose image has no runner; None if all images have one."""
-    if options.driver != "tart":
-        return None
-    return (
-        images.practice_archive(Layout(options.data)) if options.github is None else options.runner
-    )
 
 
 def _credentials(real: RealGitHub) -> GitHubCredentials:
