@@ -18,6 +18,7 @@ from typing import Self
 import msgspec
 from rich.console import Console, Group
 from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
@@ -29,10 +30,12 @@ from runyard.embedded.up.demo.scenario import Outcome
 from runyard.embedded.up.lifecycle import ProgressListener
 from runyard.embedded.up.machine import Machine
 from runyard.embedded.up.practice import LABEL
+from runyard.embedded.up.pulls import Lines, PullView
 from runyard.embedded.up.supervisor import ComponentView
 
 _MARKS = {"success": ("✓", "green"), "failure": ("✗", "red"), "cancelled": ("–", "yellow")}
 _FRAMES = 8  # per second
+_BAR = 30  # characters
 
 
 class UpOutput(ProgressListener, DemoListener):
@@ -45,6 +48,7 @@ class UpOutput(ProgressListener, DemoListener):
         self._done: dict[str, str] = {}
         self._last = ""
         self._github_fails = False
+        self._due = Lines(console.get_time)
 
     def __enter__(self) -> Self:
         self._began = self._console.get_time()
@@ -82,6 +86,14 @@ class UpOutput(ProgressListener, DemoListener):
             )
         elif view.state == "running" and view.starts > 1:
             self.report(f"{view.name} is back (process {view.pid})")
+
+    def pulls(self, views: tuple[PullView, ...]) -> None:
+        """Print how far pulls are, at most about forty lines for each."""
+        for view in self._due.due(views):
+            self._pull(view)
+
+    def _pull(self, view: PullView) -> None:
+        self.report(view.line())
 
     def check(self, line: Line) -> None:
         """Print a check of GitHub that found something."""
@@ -256,6 +268,58 @@ class LiveOutput(UpOutput):
         return row
 
 
+class TerminalOutput(UpOutput):
+    """Prints the same lines, and a bar below them for each image that is being pulled."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._live: Live | None = None
+        self._named: frozenset[tuple[str, str]] = frozenset()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.pulls(())
+        super().__exit__(kind, error, trace)
+
+    def pulls(self, views: tuple[PullView, ...]) -> None:
+        """Draw the bars anew, and remove them when nothing is pulled."""
+        with contextlib.suppress(OSError):
+            for view in views:
+                if (view.host, view.image) not in self._named:
+                    self.report(f"{view.host} pulls {view.image}")
+            self._named = frozenset((view.host, view.image) for view in views)
+            if views and self._live is None:
+                self._live = Live(console=self._console, refresh_per_second=2, transient=True)
+                self._live.start()
+            if self._live is not None:
+                self._live.update(pull_bars(views), refresh=True)
+            if not views and self._live is not None:
+                self._live.stop()
+                self._live = None
+
+    def ended(self, seconds: float) -> None:
+        """Print that everything has stopped; a pull that was interrupted goes on at the next start."""
+        self.pulls(())
+        super().ended(seconds)
+
+
+def pull_bars(views: tuple[PullView, ...]) -> Table:
+    """One line for each pull: a bar, the bytes, the rate and the time left."""
+    table = Table.grid(padding=(0, 1))
+    for view in views:
+        if view.text:
+            table.add_row(Text(view.host), Text(""), Text(view.text))
+            continue
+        bar = ProgressBar(total=100.0, completed=view.percent, width=_BAR)
+        numbers = (view.amount(), view.speed(), view.left())
+        table.add_row(Text(view.host), bar, Text("  ".join(filter(None, numbers))))
+    return table
+
+
 class JsonLines(UpOutput):
     """Prints one JSON object per line: `event` is its kind, `seconds` the time since the start."""
 
@@ -266,6 +330,9 @@ class JsonLines(UpOutput):
     def component(self, view: ComponentView) -> None:
         """Print a component's change of state."""
         self._print_event("component", **msgspec.to_builtins(view))
+
+    def _pull(self, view: PullView) -> None:
+        self._print_event("pull", **msgspec.to_builtins(view))
 
     def check(self, line: Line) -> None:
         """Print a check of GitHub that found something."""
@@ -342,9 +409,10 @@ def _to_nowhere() -> None:
 def up_output(
     *, plain: bool, demo: bool, as_json: bool = False, service_log: Path | None = None
 ) -> UpOutput:
-    """A live screen on a terminal, lines elsewhere, JSON if requested."""
+    """A live screen for a demo and bars for pulls on a terminal, lines elsewhere, JSON if requested."""
     console = _QuietConsole()
     if as_json:
         return JsonLines(console, service_log=service_log)
-    live = demo and console.is_terminal and not plain
-    return LiveOutput(console) if live else UpOutput(console, service_log=service_log)
+    if plain or service_log is not None or not console.is_terminal:
+        return UpOutput(console, service_log=service_log)
+    return LiveOutput(console) if demo else TerminalOutput(console)

@@ -77,6 +77,9 @@ class ProgressListener:
     def component(self, view: ComponentView) -> None:
         """A component changed its state."""
 
+    def pulls(self, views: tuple[pulls.PullView, ...]) -> None:
+        """The image pulls that are under way; called every second, and once when none is left."""
+
     def ended(self, seconds: float) -> None:
         """Everything has ended, after so many seconds."""
 
@@ -160,7 +163,10 @@ async def running(
             watching = conditions.watch(urls.server, token=token, clock=clock, report=report)
             spawn(watching, "conditions")
             if options.driver == "tart":
-                spawn(pulls.watch(machine.kube, clock=clock, report=report), "pulls")
+                pulling = pulls.watch(
+                    layout, machine.hosts, machine.kube, clock=clock, listener=listener
+                )
+                spawn(pulling, "pulls")
         yield machine
 
 

@@ -10,6 +10,7 @@ from runyard.components import agent
 from runyard.components.hosting import host_settings, open_host
 from runyard.embedded.up.context import Context
 from runyard.embedded.up.hosts import FLEET, isolation_file, size, wanted_driver
+from runyard.embedded.up.pullrecord import pull_file, recorded
 from runyard.embedded.up.roles.access import probe_sockets
 from runyard.files import write_whole
 from runyard.kube.client import Kube
@@ -36,6 +37,9 @@ async def run(context: Context) -> None:
     )
     opened = await open_host(wanted, clock=context.clock)
     write_whole(isolation_file(boot.layout, boot.name), f"{opened.detail}\n")
+    driver = opened.driver
+    if opened.name == "tart":
+        driver = recorded(driver, pull_file(boot.layout, boot.name))
     kube = context.kube()
     settings = msgspec.structs.replace(
         host_settings(boot.name, opened, size=size(boot.disk_mb, driver=boot.driver), fleet=FLEET),
@@ -48,7 +52,7 @@ async def run(context: Context) -> None:
     )
     deps = Deps(
         kube=Kube(kube, agent=names.NODE_AGENT, token=context.token(boot.name)),
-        driver=opened.driver,
+        driver=driver,
         records=Records(boot.layout.host(boot.name) / "records"),
         clock=context.clock,
         rng=context.rng,
