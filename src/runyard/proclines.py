@@ -54,8 +54,10 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
     """How long a program may go without progress, and what progress is."""
 
     seconds: float
-    growing: tuple[Path, ...] = ()  # files and directories whose growth on disk is progress
+    # Files and directories whose growth on disk is progress; a function, if they change meanwhile.
+    growing: tuple[Path, ...] | Callable[[], tuple[Path, ...]] = ()
     advances: Callable[[Line], bool] = lambda _: True
+    grew: Callable[[], None] = lambda: None  # called when growth was found
 
 
 class _Splitter:
@@ -145,7 +147,7 @@ class Lines:
         self._name, self._group, self._clock = name, group, clock
         self._timeout, self._stall = timeout, stall
         self._began = self._advanced = self._next_check = clock.monotonic()
-        self._size: int | None = None
+        self._sizes: dict[Path, int] | None = None
         self._grace = GRACE
 
     @property
@@ -197,11 +199,15 @@ class Lines:
         return max(0.0, over - self._clock.monotonic())
 
     async def _check_progress(self, stall: Stall, now: float) -> None:
-        if stall.growing:
-            size = await asyncio.to_thread(bytes_on_disk, stall.growing)
-            if self._size is not None and size > self._size:
+        paths = stall.growing() if callable(stall.growing) else stall.growing
+        if paths:
+            sizes = await asyncio.to_thread(
+                lambda: {path: bytes_on_disk((path,)) for path in paths}
+            )
+            before, self._sizes = self._sizes, sizes
+            if before is not None and any(sizes[path] > before.get(path, 0) for path in sizes):
                 self._advanced = now
-            self._size = size
+                stall.grew()
         if now - self._advanced >= stall.seconds:
             raise Stalled(f"{self._name} made no progress for {stall.seconds:g} s")
 

@@ -11,6 +11,7 @@ from tests.vm.process_harness import home
 
 from runyard.clock import RealClock
 from runyard.vm.contract import ResolvedImage, VmSpec, VmState, VmView
+from runyard.vm.oci.registry import Download
 from runyard.vm.shim import control
 from runyard.vm.tart.directory import TartDirectory
 from runyard.vm.tart.driver import TartDriver
@@ -55,6 +56,9 @@ class Registry:
 
     async def resolve(self, image: str) -> ResolvedImage:
         return ResolvedImage(reference=self.known.get(image, image))
+
+    async def download(self, image: str) -> Download:
+        return Download()
 
 
 class TartHarness:

@@ -4,12 +4,14 @@ A small script stands for `tart pull`; it writes to a FIFO that it holds, which 
 """
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.proc_harness import Witness, witness
+from tests.proc_harness import SLEEP, Witness, witness
+from tests.test_proclines import Ticking
 
 from runyard.clock import RealClock
 from runyard.vm.contract import (
@@ -20,6 +22,7 @@ from runyard.vm.contract import (
     Stalled,
     Unauthorized,
 )
+from runyard.vm.oci.registry import Download
 from runyard.vm.tart.commands import Tart
 from runyard.vm.tart.pulling import Pulls
 from runyard.vm.tart.settings import Settings
@@ -27,12 +30,22 @@ from runyard.vm.tart.settings import Settings
 __all__ = ["witness"]
 
 IMAGE = "registry.test:5000/runner@sha256:" + "a" * 64
+SECOND = "registry.test:5000/other@sha256:" + "b" * 64
+ELSEWHERE = "else.test/runner@sha256:" + "c" * 64
 
 
 class Host:
     """A host whose tart is a script."""
 
-    def __init__(self, tmp_path: Path, witness: Witness, script: str, **settings: Any) -> None:
+    def __init__(
+        self,
+        tmp_path: Path,
+        witness: Witness,
+        script: str,
+        *,
+        clock: RealClock | None = None,
+        **settings: Any,
+    ) -> None:
         program = tmp_path / "tart"
         program.write_text(f'#!/bin/sh\nexec 9>"$WITNESS"; echo "$@" >&9\n{script}\n')
         program.chmod(0o755)
@@ -41,13 +54,31 @@ class Host:
         chosen = Settings(
             **{"binary": str(program), "home": self.home, "pull_ending": 0.2, **settings}
         )
-        tart = Tart(chosen, RealClock(), witness.environment())
+        tart = Tart(chosen, clock or RealClock(), witness.environment())
         self.present = False
-        self.pulls = Pulls(tart, self._is_present)
+        self.bytes = 0
+        self.pulls = Pulls(tart, self._is_present, self._look_up)
         self.seen: list[float] = []
+        self.reports: dict[str, list[PullProgress]] = {}
 
     async def _is_present(self, image: str) -> bool:
         return self.present
+
+    async def _look_up(self, image: str) -> Download:
+        return Download(bytes=self.bytes)
+
+    def grow(self, image: str, number: int) -> None:
+        """What tart does with the folder in which it collects an image."""
+        folder = self.home / "tmp" / hashlib.md5(image.encode(), usedforsecurity=False).hexdigest()
+        folder.mkdir(exist_ok=True)
+        (folder / str(number)).write_bytes(b"x" * 9000)
+
+    async def pull_until_it_stalls(self, image: str) -> str:
+        """Pull, and return the reason of its end."""
+        reports = self.reports.setdefault(image, [])
+        with pytest.raises(Stalled) as found:
+            await self.pulls.pull(image, reports.append)
+        return str(found.value)
 
     def note(self, progress: PullProgress) -> None:
         self.seen.append(progress.percent)
@@ -61,7 +92,7 @@ def host(tmp_path: Path, witness: Witness) -> Callable[..., Host]:
     return lambda script, **settings: Host(tmp_path, witness, script, **settings)
 
 
-def do(scenario: Coroutine[Any, Any, None]) -> None:
+def do(scenario: Coroutine[Any, Any, object]) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(60):
             await scenario
@@ -160,6 +191,78 @@ def test_a_pull_that_stands_still_is_ended_with_a_reason(
     with pytest.raises(Stalled, match=r"no progress for 0\.4 s at 40 %"):
         do(pulling.pull())
     witness.all_gone()
+
+
+def test_a_slow_pull_is_reported_while_its_percentage_stays_the_same(
+    host: Callable[..., Host],
+) -> None:
+    """The agent has a limit of its own, which only a report moves."""
+    clock = Ticking(lambda tick: pulling.grow(IMAGE, tick) if tick <= 30 else None)
+    pulling = host(f"echo 3%; {SLEEP}", clock=clock)
+    do(pulling.pull_until_it_stalls(IMAGE))
+    reports = pulling.reports[IMAGE]
+    assert {each.percent for each in reports[-20:]} == {3}
+    assert len(reports) >= 25
+    assert clock.time >= 30 * 30, "it is ended only when the growth ends"
+
+
+def test_a_pull_that_waits_for_the_one_before_it_is_reported_and_not_ended(
+    host: Callable[..., Host],
+) -> None:
+    clock = Ticking(lambda tick: pulling.grow(IMAGE, tick) if tick <= 100 else None)
+    pulling = host(
+        f"case $2 in {IMAGE}) echo 5%;; *) echo waiting for lock...;; esac; {SLEEP}", clock=clock
+    )
+
+    async def scenario() -> None:
+        ends = await asyncio.gather(
+            pulling.pull_until_it_stalls(IMAGE), pulling.pull_until_it_stalls(SECOND)
+        )
+        assert clock.time > 900
+        assert "at 5 %" in ends[0]
+        assert "waited for another pull from registry.test:5000" in ends[1]
+        assert len(pulling.reports[SECOND]) > 10
+
+    do(scenario())
+
+
+def test_a_pull_that_stands_still_is_ended_while_another_one_advances(
+    host: Callable[..., Host],
+) -> None:
+    clock = Ticking(lambda tick: pulling.grow(ELSEWHERE, tick) if tick <= 200 else None)
+    pulling = host(f'echo "$2: started"; {SLEEP}', clock=clock)
+    pulling.grow(IMAGE, 0)
+    ended: dict[str, float] = {}
+
+    async def scenario() -> None:
+        async def pull(image: str) -> None:
+            await pulling.pull_until_it_stalls(image)
+            ended[image] = clock.time
+
+        await asyncio.gather(pull(IMAGE), pull(ELSEWHERE))
+
+    do(scenario())
+    assert ended[IMAGE] < ended[ELSEWHERE] / 2
+    assert pulling.reports[IMAGE] == []
+
+
+def test_the_size_of_the_image_turns_percentages_into_bytes(host: Callable[..., Host]) -> None:
+    pulling = host("echo 25%; echo 100%")
+    pulling.bytes = 4000
+    reports: list[PullProgress] = []
+    do(pulling.pulls.pull(IMAGE, reports.append))
+    assert reports == [
+        PullProgress(percent=25, bytes_done=1000, bytes_total=4000),
+        PullProgress(percent=100, bytes_done=4000, bytes_total=4000),
+    ]
+
+
+def test_a_pull_that_cannot_fit_is_not_begun(host: Callable[..., Host], witness: Witness) -> None:
+    pulling = host("exit 0")
+    pulling.bytes = 1 << 60
+    with pytest.raises(NoSpace, match=r"downloads 1152921504\.6 GB .* GB are free"):
+        do(pulling.pull())
+    assert witness.all_gone() == b""
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ from runyard.clock import Clock
 from runyard.http.errors import TransportError
 from runyard.http.messages import Pairs
 from runyard.vm.contract import ImageMissing, ResolvedImage, Unreachable, VmError
-from runyard.vm.oci.credentials import Chain, Source
+from runyard.vm.oci.credentials import Chain, Credentials, Found, Source
 from runyard.vm.oci.failures import Explaining
 from runyard.vm.oci.fetching import Answer, NoToken, Refused, Session, is_tls, why
 from runyard.vm.oci.manifest import LARGEST, LISTS, TYPES, NotAnImage, Sizes, sizes
@@ -64,6 +64,19 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     def resolved(self) -> ResolvedImage:
         """The same for the driver contract."""
         return ResolvedImage(reference=str(self.reference), bytes=self.sizes.bytes)
+
+
+class Download(msgspec.Struct, frozen=True, kw_only=True):
+    """What a registry says about a pull before it begins; empty if it does not answer."""
+
+    bytes: int = 0  # to be downloaded; 0 if unknown
+    credentials: Credentials | None = None  # that it asks for
+    host: str = ""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables with which tart uses these credentials, for this registry only."""
+        return {} if self.credentials is None else self.credentials.for_tart(self.host)
 
 
 class _Lookup:
@@ -103,6 +116,20 @@ class Registry:
             return (await self.inspect(image)).resolved
         known = self._sizes.get(reference)
         return ResolvedImage(reference=str(reference), bytes=known.bytes if known else 0)
+
+    async def download(self, image: str) -> Download:
+        """What a pull of this image takes: its size, and credentials if the registry asks for some.
+
+        Whatever fails here may still work for tart, which has its own way to the registry and to the Keychain. So
+        nothing is raised: the pull decides.
+        """
+        try:
+            found = await self.inspect(image)
+        except VmError:
+            return Download()
+        host = found.reference.host
+        known = await self._credentials.find(host) if found.source else Found()
+        return Download(bytes=found.sizes.bytes, credentials=known.credentials, host=host)
 
     async def inspect(self, image: str) -> Image:
         """What a reference means now, with its sizes and the credentials that were used."""

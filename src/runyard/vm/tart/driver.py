@@ -51,7 +51,7 @@ from runyard.vm.tart.disk import percent_used
 from runyard.vm.tart.golden import Goldens
 from runyard.vm.tart.lifecycle import UP, Lifecycle
 from runyard.vm.tart.listing import Entry
-from runyard.vm.tart.pulling import Pulls
+from runyard.vm.tart.pulling import Download, Pulls
 from runyard.vm.tart.settings import Settings
 from runyard.vm.tart.slots import Slots
 
@@ -63,6 +63,10 @@ class Resolver(Protocol):
 
     async def resolve(self, image: str) -> ResolvedImage:
         """What a reference means now."""
+        ...
+
+    async def download(self, image: str) -> Download:
+        """What a pull of this image takes; empty if the registry does not say."""
         ...
 
 
@@ -88,7 +92,7 @@ class TartDriver(VmDriver):
         self._slots = Slots(self.tart, self._running)
         self._lifecycle = Lifecycle(self.tart, self._goldens, self._slots, self._logs)
         self._addresses = Addresses(self.tart)
-        self._pulls = Pulls(self.tart, self._is_pulled)
+        self._pulls = Pulls(self.tart, self._is_pulled, registry.download)
         self._swept = False
 
     # ── VMs ─────────────────────────────────────────────────────────────────────────────────────

@@ -1,56 +1,112 @@
 """Pulls images: one pull per image at a time, bounded by its progress and not by its time.
 
 A pull of a large image over a slow line takes hours and is fine; one that stands still is ended with `Stalled`.
-Progress is a new percentage, or growth of tart's folder for downloads; a line that repeats itself is no progress.
+Progress is a new percentage, or growth of the folder in which tart collects the image; a line that repeats itself is no
+progress. Of a registry tart pulls one image at a time: a pull that waits for its turn advances with the one before it.
+
+tart prints percentages only. The registry says how large the image is, so that callers get bytes as well.
 
 Invariants:
 - Callers for the same image share one pull, and its progress is reported to each. It ends when its last caller has
   gone.
+- Every progress is reported, also if the percentage stays the same: callers may have a deadline of their own.
+- Growth counts for the pull that it belongs to: one that stands still is ended, however much another one advances.
+- Credentials are in the environment of the pull's own tart, and in no argument.
 - INT comes before KILL: tart then leaves its folder for downloads in order. All its processes have ended when the last
   caller returns.
 - Present is success, without a pull.
 """
 
 import asyncio
+import hashlib
+import os
 import re
 import signal
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Protocol
 
 from runyard.procgroup import GRACE, Ladder, ProcError
 from runyard.procgroup import Stalled as NoProgress
-from runyard.proclines import Line, Stall, stream
-from runyard.vm.contract import DriverFailed, PullProgress, Stalled
+from runyard.proclines import Line, Stall, bytes_on_disk, stream
+from runyard.vm.contract import DriverFailed, NoSpace, PullProgress, Stalled
 from runyard.vm.tart import errors
 from runyard.vm.tart.commands import Tart
 
 Progress = Callable[[PullProgress], None]
 
 _PERCENT = re.compile(r"\s*(\d{1,3})(?:\.\d+)?\s*%\s*")
+_WAITING = "waiting for lock"  # of the registry: another tart pulls from it
 _KEPT = 20  # lines of the end of the output, for the message of a failure
+_GB = 10**9
+
+
+class Download(Protocol):
+    """What a registry says about a pull; `vm.oci` finds it out."""
+
+    @property
+    def bytes(self) -> int:
+        """To be downloaded; 0 if unknown."""
+        ...
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables with the credentials that the registry asks for."""
+        ...
 
 
 class _Pull:
     """One pull with its callers."""
 
-    def __init__(self) -> None:
+    def __init__(self, image: str) -> None:
+        self.registry = image.partition("/")[0]
+        # As tart names it: a pull that was interrupted goes on there.
+        self.folder = hashlib.md5(image.encode(), usedforsecurity=False).hexdigest()
         self.callers: list[Progress] = []
         self.task: asyncio.Task[None] | None = None
+        self.bytes = 0
         self.percent: float | None = None
+        self.waits = False  # until tart's pull before it, from the same registry, has ended
 
-    def report(self, percent: float) -> None:
-        """Pass the progress on to every caller."""
+    @property
+    def progress(self) -> PullProgress:
+        """How far it has come."""
+        percent = self.percent or 0.0
+        done = int(self.bytes * percent / 100)
+        return PullProgress(percent=percent, bytes_done=done, bytes_total=self.bytes)
+
+    def advances(self, line: Line) -> bool:
+        """Whether this line is progress: a percentage counts if it is new. Every caller then gets it."""
+        percent = percent_of(line.text)
+        if percent is None:
+            self.waits = line.text.startswith(_WAITING)
+            return False
+        self.waits = False
+        if percent == self.percent:
+            return False
         self.percent = percent
+        self.report()
+        return True
+
+    def report(self) -> None:
+        """Pass the progress on to every caller."""
         for progress in tuple(self.callers):
-            progress(PullProgress(percent=percent))
+            progress(self.progress)
 
 
 class Pulls:
     """The pulls of one host."""
 
-    def __init__(self, tart: Tart, present: Callable[[str], Awaitable[bool]]) -> None:
+    def __init__(
+        self,
+        tart: Tart,
+        present: Callable[[str], Awaitable[bool]],
+        look_up: Callable[[str], Awaitable[Download]],
+    ) -> None:
         self._tart = tart
         self._present = present
+        self._look_up = look_up
         self._running: dict[str, _Pull] = {}
 
     async def pull(self, image: str, progress: Progress) -> None:
@@ -58,14 +114,14 @@ class Pulls:
         while (found := self._running.get(image)) is not None and not found.callers:
             await asyncio.wait(tasks(found))  # its last caller has gone, and it is being ended
         if found is None:
-            found = self._running[image] = _Pull()
+            found = self._running[image] = _Pull(image)
             found.task = asyncio.get_running_loop().create_task(self._whole(image, found))
         await self._wait(found, progress)
 
     async def _wait(self, found: _Pull, progress: Progress) -> None:
         found.callers.append(progress)
         if found.percent is not None:
-            progress(PullProgress(percent=found.percent))
+            progress(found.progress)
         try:
             await asyncio.wait(tasks(found))
         finally:
@@ -84,11 +140,14 @@ class Pulls:
 
     async def _stream(self, image: str, found: _Pull) -> None:
         settings = self._tart.settings
-        highest = _Highest()
+        download = await self._look_up(image)
+        found.bytes = download.bytes
+        await asyncio.to_thread(self._check_space, image, found)
         stall = Stall(
             seconds=settings.pull_stall,
-            growing=(self._tart.home / "tmp",),
-            advances=highest.advances,
+            growing=lambda: self._growing(found),
+            advances=found.advances,
+            grew=found.report,
         )
         ladder: Ladder = ((signal.SIGINT, settings.pull_ending), (signal.SIGTERM, GRACE))
         end: deque[str] = deque(maxlen=_KEPT)
@@ -97,39 +156,60 @@ class Pulls:
                 self._tart.pull_argv(image),
                 clock=self._tart.clock,
                 stall=stall,
-                env=self._tart.environment,
+                env={**self._tart.environment, **download.environment},
                 ladder=ladder,
             ) as lines:
                 async for line in lines:
-                    percent = percent_of(line.text)
-                    if percent is None:
+                    if percent_of(line.text) is None:
                         end.append(line.text)
-                    else:
-                        found.report(percent)
         except NoProgress as error:
-            raise Stalled(
-                f"pull of {image}: no progress for {settings.pull_stall:g} s at {found.percent or 0:g} %,"
-                " so it was ended; check the network between this host and the registry"
-            ) from error
+            raise Stalled(_stalled(image, found, settings.pull_stall)) from error
         except ProcError as error:
             raise DriverFailed(f"pull of {image}: {error}") from error
         if lines.code != 0:
             raise errors.failure(f"pull of {image}", lines.code, "\n".join(end))
 
+    def _check_space(self, image: str, found: _Pull) -> None:
+        """End a pull that cannot succeed before it begins: an image takes no less than what is downloaded."""
+        home = self._tart.home
+        there = next(each for each in (home, *home.parents) if each.exists())
+        disk = os.statvfs(there)
+        free = disk.f_bavail * disk.f_frsize + bytes_on_disk((home / "tmp" / found.folder,))
+        if found.bytes > free:
+            raise NoSpace(
+                f"pull of {image}: it downloads {found.bytes / _GB:.1f} GB and takes more than that, but"
+                f" {free / _GB:.1f} GB are free below {there}; free space, or let images be collected that no Pod uses"
+            )
 
-class _Highest:
-    """Tells progress from repetition: a line counts if its percentage is new."""
+    def _growing(self, found: _Pull) -> tuple[Path, ...]:
+        """Where the growth is that belongs to a pull, or to the one that it waits for."""
+        folder = self._tart.home / "tmp"
+        own = folder / found.folder
+        others = [each for each in self._running.values() if each is not found]
+        if own.is_dir() and not found.waits:
+            return (own,)
+        if found.waits:  # the pull before it may be another program's, so its folder is not known
+            others = [each for each in others if each.registry != found.registry]
+        elif others:  # a tart that names its folders otherwise: whose growth it is cannot be known
+            return ()
+        known = [each.folder for each in others]
+        try:
+            return tuple(sorted(each for each in folder.iterdir() if each.name not in known))
+        except OSError:
+            return ()
 
-    def __init__(self) -> None:
-        self._percent = -1.0
 
-    def advances(self, line: Line) -> bool:
-        """Whether this line is progress."""
-        percent = percent_of(line.text)
-        if percent is None or percent == self._percent:
-            return False
-        self._percent = percent
-        return True
+def _stalled(image: str, found: _Pull, seconds: float) -> str:
+    ended = f"pull of {image}: no progress for {seconds:g} s"
+    if found.waits:
+        return (
+            f"{ended} while it waited for another pull from {found.registry}, so it was ended;"
+            " end that `tart pull` if it stands still"
+        )
+    return (
+        f"{ended} at {found.percent or 0:g} %, so it was ended;"
+        " check the network between this host and the registry"
+    )
 
 
 def percent_of(text: str) -> float | None:
