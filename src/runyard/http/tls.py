@@ -124,6 +124,21 @@ def renewal_due(certificate: bytes, *, now: float) -> bool:
     return moment < loaded.not_valid_before_utc or moment > loaded.not_valid_after_utc - life / 3
 
 
+def only_certificate(text: bytes) -> bytes:
+    """The one certificate in this PEM text, without anything around it; raises `TlsError` if there is not exactly one.
+
+    A check of one certificate says nothing about others in the same text, and a TLS context trusts all of them: use and
+    store what this returns, never the text.
+    """
+    try:
+        found = x509.load_pem_x509_certificates(text)
+    except ValueError as error:
+        raise TlsError(f"not a certificate: {error}", "check the address") from error
+    if len(found) != 1:
+        raise TlsError(f"{len(found)} certificates instead of one", "check the address")
+    return _pem(found[0])
+
+
 def public_key_hash(certificate: bytes) -> str:
     """The SHA-256 of a certificate's public key, in hex; a renewed certificate with the same key has the same."""
     try:

@@ -16,6 +16,7 @@ import msgspec
 from runyard.wire import names
 
 AUTHORITY = "/hosts/authority"  # its certificate, PEM; open, and trusted only if it matches the pin
+TERMS = "/hosts/terms"  # what a machine must have to join; open
 JOIN = "/hosts/join"
 RENEW = "/hosts/renew"
 HEALTH = "/healthz"
@@ -29,6 +30,8 @@ MACHINE_ID = "runyard.dev/machine-id"  # on a host's account: the machine that j
 _ID, _SECRET, _PIN = r"[0-9a-f]{10}", r"[0-9a-f]{40}", r"[0-9a-f]{64}"
 _TOKEN = re.compile(rf"({_ID})\.({_SECRET})\.({_PIN})")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
+_MACHINE = re.compile(r"[0-9a-f]{32}")
+_OF_MAIN = re.compile(r"host-[0-9]+")
 TOKEN_ID = re.compile(_ID)
 
 
@@ -57,6 +60,22 @@ def parse_token(text: str) -> JoinToken | None:
 def is_host_name(name: str) -> bool:
     """Whether a host may have this name: it becomes part of the names of its Node and its account."""
     return _HOST.fullmatch(name) is not None
+
+
+def is_reserved_name(name: str) -> bool:
+    """Whether the main machine gives this name to hosts of its own (`runyard up --hosts`), now or some day."""
+    return _OF_MAIN.fullmatch(name) is not None
+
+
+def is_machine_id(text: str) -> bool:
+    """Whether this is the identifier of a machine, as `MembershipFiles.machine` makes it."""
+    return _MACHINE.fullmatch(text) is not None
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """What a machine must know before it sends its token: hosts of a real GitHub need an Actions runner."""
+
+    practice: bool
 
 
 class JoinRequest(msgspec.Struct, frozen=True, kw_only=True):
