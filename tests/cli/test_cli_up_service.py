@@ -1,7 +1,6 @@
 """`runyard up --install`, `--uninstall` and `--status`: the options arrive unchanged, and nothing is done twice."""
 
 import json
-import os
 import plistlib
 import shlex
 from collections.abc import Callable
@@ -10,11 +9,11 @@ from pathlib import Path
 import click
 import msgspec
 import pytest
+from tests.cli.servicesupport import use_computer
 from tests.hosts.services.computer import Computer
 from tests.hosts.services.managers import sections, words
 from tests.transcripts import check, transcripts
 
-import runyard.clock
 from runyard.cli import uprun, upservice
 from runyard.cli.main import cli
 from runyard.cli.main import run as run_cli
@@ -42,19 +41,7 @@ def prepare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Prepare:
     """Let this process use a computer with stand-ins for launchd or systemd."""
 
     def make(kind: str) -> Computer:
-        computer = Computer(tmp_path, kind)
-        for name in list(os.environ):
-            ours = name.startswith(("RUNYARD_", "XDG_", "TART_")) or name == "DATABASE_URL"
-            if ours and name != "RUNYARD_TRANSCRIPTS":
-                monkeypatch.delenv(name)
-        for name, value in computer.environ.items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.setattr(runyard.clock, "RealClock", lambda: computer.clock)
-        monkeypatch.setattr(upservice, "PLATFORM", computer.platform)
-        monkeypatch.setattr(upservice, "TEMPORARY", ())
-        monkeypatch.setattr(os, "getuid", lambda: 501)
-        monkeypatch.chdir(computer.home)
-        return computer
+        return use_computer(kind, tmp_path, monkeypatch)
 
     return make
 
@@ -158,6 +145,53 @@ def test_variables_reach_the_service_as_variables(
     assert "RUNYARD_ISOLATION=none" in variables
     assert f"HOME={linux.home}" in variables
     assert not any("--listen" in word for word in installed_argv(linux))
+
+
+def variables(computer: Computer, name: str = "runyard-up.service") -> dict[str, str]:
+    """The environment of an installed unit."""
+    file = computer.home / ".config" / "systemd" / "user" / name
+    service = sections(file.read_text())["Service"]
+    pairs = [words(text)[0].partition("=") for name, text in service if name == "Environment"]
+    return {name: value for name, _, value in pairs}
+
+
+def test_what_images_are_pulled_with_reaches_the_service(
+    linux: Computer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {
+        "SSL_CERT_FILE": "ca.pem",  # of a registry with an authority of its own
+        "SSL_CERT_DIR": "/etc/ours",
+        "TART_HOME": "/Volumes/fast/tart",
+        "TART_REGISTRY_HOSTNAME": "registry.example",
+        "TART_REGISTRY_USERNAME": "ci",
+    }
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert run("--install", "--driver", "process") == 0
+    found = variables(linux)
+    assert {name: found[name] for name in given} == {
+        **given,
+        "SSL_CERT_FILE": f"{linux.home}/ca.pem",  # services run in another directory
+    }
+
+
+def test_a_registry_password_is_refused_with_the_place_for_it(
+    linux: Computer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TART_REGISTRY_PASSWORD", "hush")
+    assert run("--install", "--driver", "tart") == 2
+    said = capsys.readouterr().err
+    assert "tart login" in said and ".docker/config.json" in said and "hush" not in said
+    assert not (linux.home / ".config").exists()
+    assert run("--install", "--driver", "process") == 0  # which pulls nothing from a registry
+    assert "TART_REGISTRY_PASSWORD" not in variables(linux)
+
+
+def test_a_relative_program_means_the_same_in_the_directory_of_the_service(
+    linux: Computer,
+) -> None:
+    assert run("--install", "--driver", "tart", "--tart-binary", "./tools/tart") == 0
+    assert f"--tart-binary={linux.home}/tools/tart" in installed_argv(linux)
 
 
 @pytest.mark.slow

@@ -7,15 +7,9 @@ Exit codes: 0 done (for `--status`: it runs), 1 it did not stay alive or does no
 """
 
 import asyncio
-import contextlib
-import hashlib
 import os
-import re
 import shlex
-import shutil
-import sys
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
@@ -23,50 +17,41 @@ import click
 import msgspec
 
 from runyard.cli.github_auth import github_identity
-from runyard.cli.options import Failed
 from runyard.cli.serverfiles import address
-from runyard.cli.serviceargs import Given, carried, service_path, stable_program
+from runyard.cli.serviceargs import Given
+from runyard.cli.servicehere import (
+    CannotInstall,
+    boot_words,
+    check_registry_password,
+    explained,
+    manager_of_user,
+    service_environment,
+    service_program,
+    show_status,
+)
+from runyard.cli.servicehere import service_name as shared_service_name
 from runyard.cli.servicelog import service_log
-from runyard.cli.tables import moment, show_json
+from runyard.cli.tables import show_json
 from runyard.cli.upgithub import report_checks, up_checks
 from runyard.cli.uprun import UpFlags, chosen_driver, real_github
 from runyard.clock import Clock
 from runyard.embedded.lock import DirectoryInUse, DirectoryLock, DirectoryStuck, is_owned
 from runyard.embedded.up.hosts import wanted_isolation
-from runyard.embedded.up.layout import FULL, BadDirectory, Layout, default_root
+from runyard.embedded.up.layout import Layout, default_root
 from runyard.embedded.up.machine import stop_vms
 from runyard.hosts.services.contract import AtBoot, Manager
-from runyard.hosts.services.errors import DidNotStay, ServiceError
-from runyard.hosts.services.here import manager_here
-from runyard.hosts.services.installing import Installed, Status, install, status, uninstall
-from runyard.hosts.services.unit import BadService, Service
+from runyard.hosts.services.installing import Installed, install, status, uninstall
+from runyard.hosts.services.unit import Service
 
-# Variables without secrets that `runyard up`, its components and its VMs' driver read.
-CARRIED = ("RUNYARD_ISOLATION", "RUNYARD_LOG", "RUNYARD_PG_BIN", "TART_HOME", "XDG_CONFIG_HOME")
-TOOLS = ("tart", "bwrap", "slirp4netns", "git")  # whose directories the service's PATH needs
-TEMPORARY = (Path(tempfile.gettempdir()),)
-PLATFORM = sys.platform
 _STAYS = 10.0  # seconds: most starts that fail do so earlier
 _GRACE = 2.0  # seconds that VMs have for their end
-_BOOT: dict[str, str] = {
-    "ready": "yes, without anybody's login",
-    "disabled": "no: it is disabled",
-    "no-auto-login": "only once this user logs in at the screen: automatic login is off",
-    "no-linger": "only while this user is logged in: lingering is off",
-    "unknown": "unknown",
-}
-
-
-class CannotInstall(click.ClickException):
-    """Nothing was changed."""
-
-    exit_code = 2
 
 
 def run_install(flags: UpFlags, given: Given, *, as_json: bool, clock: Clock) -> None:
     """Install `runyard up` with these flags as a service, and print what was done."""
     root = _root(flags.data)
-    chosen_driver(flags)
+    driver, _ = chosen_driver(flags)
+    check_registry_password(os.environ, driver)
     done = asyncio.run(_install(flags, given, root, clock, quiet=as_json))
     manager = _manager(clock)
     boot = asyncio.run(manager.at_boot(service_name(root)))
@@ -80,7 +65,7 @@ def run_uninstall(data: Path | None, *, as_json: bool, clock: Clock) -> None:
     """Stop and remove the service; the data stays."""
     root = _root(data)
     manager, name = _manager(clock), service_name(root)
-    with _explained():
+    with explained():
         removed = asyncio.run(uninstall(name, manager))
     if removed and root.is_dir():
         _end_vms(root, clock)
@@ -96,41 +81,29 @@ def run_uninstall(data: Path | None, *, as_json: bool, clock: Clock) -> None:
 def run_status(data: Path | None, *, as_json: bool, clock: Clock) -> int:
     """Print what the service does; the exit code is 0 if it runs."""
     root = _root(data)
-    with _explained():
+    with explained():
         found = asyncio.run(status(service_name(root), _manager(clock)))
     if as_json:
         show_json({**msgspec.to_builtins(found), "log": str(service_log(root))})
     else:
-        _print_status(found, root, now=clock.now())
+        where = _where(root)
+        show_status(found, install=f"runyard up --install{where}", logs=_logs(root))
     return 0 if found.pid else 1
 
 
 def service_name(root: Path) -> str:
     """The service of a data directory: `up` for the default one, else a name with its last part and a hash."""
-    root = root.resolve()
-    if root == (Path.home() / ".local" / "share" / "runyard").resolve():
-        return "up"
-    last = re.sub(r"[^a-z0-9]+", "-", root.name.lower()).strip("-")[:24].strip("-")
-    digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:8]
-    return "-".join(part for part in ("up", last, digest) if part)
+    return shared_service_name("up", root, default=Path.home() / ".local" / "share" / "runyard")
 
 
 def service_of(root: Path, given: Given, *, environ: Mapping[str, str]) -> Service:
     """`runyard up` with what it was given, as a service."""
-    program = stable_program("runyard", sys.argv[0], prefix=Path(sys.prefix), temporary=TEMPORARY)
-    found = [shutil.which(tool, path=environ.get("PATH")) for tool in TOOLS]
-    environment = {
-        **carried(environ, CARRIED),
-        **given.environment,
-        "HOME": str(Path.home()),
-        "PATH": service_path(found),
-    }
     return Service(
         name=service_name(root),
         description=f"runyard up in {root}",
         version=version("runyard"),
-        argv=(str(program), "up", f"--data={root}", "--service", "--plain", *given.arguments),
-        environment=environment,
+        argv=(service_program(), "up", f"--data={root}", "--service", "--plain", *given.arguments),
+        environment={**service_environment(environ), **given.environment},
         directory=str(root),
         log=str(service_log(root)),
     )
@@ -140,7 +113,7 @@ async def _install(
     flags: UpFlags, given: Given, root: Path, clock: Clock, *, quiet: bool
 ) -> Installed:
     environ = os.environ
-    with _explained():
+    with explained():
         _check_environment(environ)
         address("--listen", flags.listen)
         if flags.github is not None:
@@ -191,26 +164,8 @@ def _root(data: Path | None) -> Path:
 
 
 def _manager(clock: Clock) -> Manager:
-    with _explained():
-        return manager_here(
-            os.environ, platform=PLATFORM, home=Path.home(), uid=os.getuid(), clock=clock
-        )
-
-
-@contextlib.contextmanager
-def _explained() -> Iterator[None]:
-    """Turn errors into one line; of a program that did not stay, the end of its log follows."""
-    try:
-        yield
-    except (ServiceError, BadService, BadDirectory) as error:
-        kind = Failed if isinstance(error, DidNotStay) else CannotInstall
-        for line in error.said if isinstance(error, ServiceError) else ():
-            click.echo(f"  {line}", err=True)
-        raise kind(str(error)) from None
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
-        raise CannotInstall(f"no space left on the disk ({error}). Free some") from None
+    with explained():
+        return manager_of_user(clock)
 
 
 def _print_installed(done: Installed, boot: AtBoot, manager: Manager, root: Path) -> None:
@@ -219,43 +174,24 @@ def _print_installed(done: Installed, boot: AtBoot, manager: Manager, root: Path
         "installed": "was installed and runs",
         "replaced": "was replaced and runs",
         "started": "was installed already; now it runs",
+        "restarted": "was started again and runs",
     }
     where = _where(root)
     restart, account = manager.commands(service_name(root))
     click.echo(f"{done.name} {words[done.change]} as process {done.pid}")
     click.echo(f"file:      {done.path}")
-    click.echo(f"logs:      {done.log}; of its components: {root}/logs/")
-    click.echo(f"at boot:   {_at_boot(boot)}")
+    click.echo(f"logs:      {_logs(root)}")
+    click.echo(f"at boot:   {boot_words(boot)}")
     click.echo(f"status:    runyard up --status{where}; {account}")
     click.echo(f"restart:   {restart}")
     click.echo(f"dashboard: runyard dashboard{where}")
     click.echo(f"remove:    runyard up --uninstall{where}")
 
 
-def _print_status(found: Status, root: Path, *, now: float) -> None:
-    where = _where(root)
-    if not found.installed:
-        still = f", but still runs as process {found.pid}" if found.pid else ""
-        click.echo(
-            f"{found.name} is not installed{still}; to install it: runyard up --install{where}"
-        )
-        return
-    if found.pid:
-        click.echo(f"{found.name} runs as process {found.pid} since {moment(found.since)}")
-    else:
-        click.echo(f"{found.name} does not run; to start it: runyard up --install{where}")
-    click.echo(f"restarts:  {found.restarts}")
-    if found.last_exit:
-        click.echo(f"last exit: {found.last_exit}")
-    click.echo(f"file:      {found.path}")
-    click.echo(f"logs:      {service_log(root)}; of its components: {root}/logs/")
-    click.echo(f"at boot:   {_at_boot(found.at_boot)}")
+def _logs(root: Path) -> str:
+    return f"{service_log(root)}; of its components: {root}/logs/"
 
 
 def _where(root: Path) -> str:
     """The option that names the data directory to other commands; none is needed for the default one."""
     return "" if root == default_root(os.environ) else f" --data {shlex.quote(str(root))}"
-
-
-def _at_boot(boot: AtBoot) -> str:
-    return _BOOT[boot.code] + (f"; run: {boot.command}" if boot.command else "")
