@@ -35,6 +35,9 @@ def run(*argv: str) -> int:
         (["token"], "takes no hosts"),
         (["list"], "does not run"),
         (["remove", "mini-2"], "does not run"),
+        (["remove", "mini-2", "--kubeconfig", "k"], "No such option"),
+        (["token", "--name", "host-2"], "main machine's own"),
+        (["join", "https://127.0.0.1:1", TOKEN.text, "--name", "host-2"], "main machine's own"),
     ],
     ids=lambda each: " ".join(each)[:24] if isinstance(each, list) else "",
 )

@@ -2,7 +2,7 @@
 
 import ipaddress
 import socket
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TextIO, cast
 
 import msgspec
 
@@ -13,6 +13,7 @@ from runyard.cli.joinedagent import Host, joined_host
 from runyard.cli.lifecycle import announce, run_component
 from runyard.cli.options import BadSetting
 from runyard.cli.serverfiles import http_url, listening_socket
+from runyard.cli.servicelog import ShortLog, service_log
 from runyard.clock import RealClock
 from runyard.components.hosting import Size, host_settings, machine_size, practice_relay
 from runyard.components.probing import ProbeSocket
@@ -25,7 +26,11 @@ from runyard.wire.reasons import render
 
 def run(flags: Flags) -> None:
     """Run the agent until a signal stops it."""
-    configure(level=flags.log_level, json=flags.as_json)
+    # The service that `runyard host join` installs appends to this file for ever.
+    stream = cast(TextIO, ShortLog(service_log(flags.data))) if flags.joined else None
+    if stream is not None:
+        stream.write("")  # a start that fails again and again logs nothing
+    configure(level=flags.log_level, json=flags.as_json, stream=stream)
     run_component(_live(flags))
 
 
@@ -59,6 +64,11 @@ async def _serve(host: Host) -> None:
 
 
 def _check_images(flags: Flags) -> None:
+    if flags.joined and flags.images == flags.data / "images" and not flags.images.exists():
+        raise BadSetting(
+            "--joined: there is no actions runner for hosts that run processes, which jobs of the real GitHub need."
+            " Join again with --runner DIR"
+        )
     if not flags.images.is_dir():
         raise BadSetting(
             f"--images: {flags.images} is not a directory. Give the directory that contains the images"

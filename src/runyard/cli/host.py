@@ -1,16 +1,19 @@
 """`runyard host`: other machines that run jobs for this one.
 
-This module declares the options; `hostrun` (on the main machine) and `hostjoin` (on the other one) run the commands.
+This module declares the options; `hostrun` (on the main machine), `hostjoin` and `hostservice` (on the other one) run
+the commands.
 Exit codes: 0 success, 1 it was refused or took too long, 2 wrong usage, or nothing answers.
 """
 
 import re
+import sys
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
-from runyard.cli.options import DATA, Option, with_options
+from runyard.cli.options import DATA, Option, Program, with_options
+from runyard.cli.pollerflags import RUNNER_SHA256, ArchiveSource
 
 _WIDTH = {"max_content_width": 110}
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
@@ -20,6 +23,13 @@ _KUBECONFIG = click.option(
     help="Kubeconfig of a cluster, instead of the machine of 'runyard up'.",
 )
 _MAIN: tuple[Option, ...] = (DATA, _KUBECONFIG, _JSON)
+_AGENT_DATA = click.option(
+    "--data",
+    envvar="RUNYARD_AGENT_DATA",
+    show_envvar=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory of the agent.  [default: ~/.local/share/runyard-agent]",
+)
 _DURATION = re.compile(r"(\d+)([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _LEAST, _MOST = 60, 7 * 86400
@@ -52,7 +62,8 @@ def host() -> None:
     runyard host join URL TOKEN          on the other machine
     runyard host list                    on the main machine
     runyard host drain mini-2            no new jobs there; waits until the running ones are done
-    runyard host remove mini-2           ends its credential
+    runyard host leave                   on the other machine: removes the agent's service and the credential
+    runyard host remove mini-2           on the main machine: ends the credential
     """
 
 
@@ -108,21 +119,44 @@ def token(
 @click.argument("url")
 @click.argument("token")
 @click.option("--name", default="", help="Name of this host.  [default: this machine's name]")
-@click.option(
-    "--data",
-    envvar="RUNYARD_AGENT_DATA",
-    show_envvar=True,
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Directory of the agent.  [default: ~/.local/share/runyard-agent]",
-)
+@_AGENT_DATA
 @click.option(
     "--driver",
+    envvar="RUNYARD_DRIVER",
     type=click.Choice(["auto", "tart", "process"]),
     default="auto",
     show_default=True,
     help="How Pods are run; auto: the best one that works here.",
 )
 @click.option("--labels", default="", help="Additional labels of the Node: key=value,key=value.")
+@click.option(
+    "--runner",
+    type=ArchiveSource(dir_okay=True),
+    default="",
+    metavar="PATH|URL",
+    help="The actions runner. For processes: the directory of an unpacked one (with run.sh), needed if the main machine"
+    " uses the real GitHub. For VMs: its archive (.tar.gz), for images that have no runner.",
+)
+@with_options((RUNNER_SHA256,))
+@click.option(
+    "--tart-binary",
+    envvar="RUNYARD_TART",
+    type=Program(),
+    default="tart",
+    show_default=True,
+    help="Path of tart, or its name on PATH.",
+)
+@click.option(
+    "--vm-slots",
+    type=click.IntRange(1, 64),
+    help="VMs of tart that may run at once, those of other tools included; macOS allows two.  [default: 2]",
+)
+@click.option(
+    "--insecure-registry",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Image registry without TLS; repeatable.",
+)
 @click.option(
     "--no-service",
     is_flag=True,
@@ -137,6 +171,11 @@ def join(
     data: Path | None,
     driver: Literal["auto", "tart", "process"],
     labels: str,
+    runner: str,
+    runner_sha256: str,
+    tart_binary: str,
+    vm_slots: int | None,
+    insecure_registry: tuple[str, ...],
     no_service: bool,
     as_json: bool,
 ) -> None:
@@ -148,18 +187,63 @@ def join(
     runyard host join https://192.168.1.10:8444 TOKEN --name mini-2 --no-service
 
     'runyard host token' on the main machine prints URL and TOKEN. The token is sent only to a machine with the
-    certificate authority that the token names. Joining again from the same machine, with another token, renews the
-    credential. The agent renews it by itself while it runs.
+    certificate authority that the token names. Joining again from the same machine, with another token, replaces the
+    credential and all options, and starts the agent anew. The agent renews the credential by itself while it runs.
     """
     from runyard.cli import hostjoin
+    from runyard.clock import RealClock
 
     hostjoin.join(
         hostjoin.JoinFlags(
-            url=url, token=token, name=name, data=data, driver=driver, labels=labels
+            url=url,
+            token=token,
+            name=name,
+            data=data,
+            driver=driver,
+            labels=labels,
+            runner=runner,
+            runner_sha256=runner_sha256,
+            tart=tart_binary,
+            slots=vm_slots,
+            insecure=insecure_registry,
         ),
         service=not no_service,
         as_json=as_json,
+        clock=RealClock(),
     )
+
+
+@host.command()
+@with_options((_AGENT_DATA, _JSON))
+def status(*, data: Path | None, as_json: bool) -> None:
+    """On a machine that joined: where it has joined, and what the agent's service does; exit code 0 if that runs.
+
+    \b
+    runyard host status
+    """
+    from runyard.cli import hostservice
+    from runyard.clock import RealClock
+
+    sys.exit(hostservice.run_status(data, as_json=as_json, clock=RealClock()))
+
+
+@host.command()
+@click.option("--force", is_flag=True, help="Also if runners still run here; their jobs end.")
+@with_options((_AGENT_DATA, _JSON))
+def leave(*, force: bool, data: Path | None, as_json: bool) -> None:
+    """On a machine that joined: stop and remove the agent's service, and remove the credential.
+
+    \b
+    runyard host drain mini-2                    on the main machine: no new jobs; waits for the running ones
+    runyard host leave                           on the other machine
+    runyard host remove mini-2                   on the main machine
+
+    Data and images are kept. It can be repeated.
+    """
+    from runyard.cli import hostservice
+    from runyard.clock import RealClock
+
+    hostservice.run_leave(data, force=force, as_json=as_json, clock=RealClock())
 
 
 @host.command("list")
@@ -216,8 +300,8 @@ def undrain(*, name: str, data: Path | None, kubeconfig: str, as_json: bool) -> 
 @host.command()
 @click.argument("name")
 @click.option("--force", is_flag=True, help="Also if jobs run there; they are lost to the fleet.")
-@with_options(_MAIN)
-def remove(*, name: str, force: bool, data: Path | None, kubeconfig: str, as_json: bool) -> None:
+@with_options((DATA, _JSON))
+def remove(*, name: str, force: bool, data: Path | None, as_json: bool) -> None:
     """Remove a host that joined: its credential ends at once, and its Node is deleted.
 
     \b
@@ -226,4 +310,4 @@ def remove(*, name: str, force: bool, data: Path | None, kubeconfig: str, as_jso
     """
     from runyard.cli import hostrun
 
-    hostrun.remove(hostrun.Main(data, kubeconfig), name, force=force, as_json=as_json)
+    hostrun.remove(data, name, force=force, as_json=as_json)

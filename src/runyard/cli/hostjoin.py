@@ -1,7 +1,10 @@
 """Runs `runyard host join` on the other machine: checks it, joins, and starts the agent.
 
 Everything that can fail without the main machine is checked first, because a token can be used once: the token's form,
-the name, the directory, and how VMs would be isolated here.
+the name, the directory, how VMs would be isolated here, the Actions runner, and the service that will run the agent.
+Then the main machine is asked what it wants of its hosts, still without the token's secret.
+
+Invariant: joining again replaces everything that an earlier join has written, and starts the agent's service anew.
 """
 
 import asyncio
@@ -11,24 +14,30 @@ import re
 import shlex
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import msgspec
 
+from runyard.cli import hostservice
 from runyard.cli.cluster import labels_of
 from runyard.cli.options import BadSetting, Failed
-from runyard.clock import RealClock
+from runyard.cli.servicehere import show_said
+from runyard.clock import Clock, RealClock
+from runyard.embedded.lock import is_owned
+from runyard.embedded.up import images
+from runyard.embedded.up.hosts import wanted_isolation
+from runyard.embedded.up.layout import BadDirectory, Layout
 from runyard.hosts.joining import enrolling
 from runyard.hosts.joining.client import JoinFailed, base_url
-from runyard.hosts.joining.membership import Membership, MembershipFiles
+from runyard.hosts.joining.enrolling import MainMachine
+from runyard.hosts.joining.membership import Joined, Membership, MembershipFiles
 from runyard.hosts.services.errors import NoManager, ServiceError
-from runyard.hosts.services.here import manager_here
-from runyard.hosts.services.installing import Installed, install
-from runyard.hosts.services.unit import Service
+from runyard.vm.archives import Archive, BadArchive
 from runyard.vm.contract import VmError
-from runyard.vm.registry import Choice, Wanted, open_driver
-from runyard.wire.joining import JoinToken, is_host_name, parse_token
+from runyard.vm.registry import Choice, Opened, Wanted, open_driver
+from runyard.wire.joining import JoinToken, is_host_name, is_reserved_name, parse_token
 from runyard.wire.reasons import render
 
 _STDIN = "-"
@@ -40,48 +49,72 @@ class JoinFlags(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str
     token: str
-    name: str
-    data: Path | None
-    driver: Choice
-    labels: str
+    name: str = ""
+    data: Path | None = None
+    driver: Choice = "auto"
+    labels: str = ""
+    runner: str = ""  # a directory, an archive or a URL
+    runner_sha256: str = ""
+    tart: str = "tart"
+    slots: int | None = None
+    insecure: tuple[str, ...] = ()
 
 
-def join(flags: JoinFlags, *, service: bool, as_json: bool) -> None:
+def join(flags: JoinFlags, *, service: bool, as_json: bool, clock: Clock) -> None:
     """Join, and start the agent."""
     output = _Output(as_json)
-    token, name, data = _token(flags.token), _name(flags.name), _data(flags.data)
+    token, name = _token(flags.token), _name(flags.name)
+    data = (flags.data or hostservice.default_data()).absolute()
     labels_of("--labels", flags.labels)
     files = MembershipFiles(data)
     machine = _prepared(files)
-    try:
-        url = base_url(flags.url)
-        output.say("driver", f"driver: {asyncio.run(_probed(data, flags.driver))}")
-        given = asyncio.run(enrolling.join(url, token, name=name, machine=machine))
-    except JoinFailed as error:
-        raise Failed(str(error)) from None
-    membership = files.write(given, labels=flags.labels, driver=flags.driver)
+    opened = asyncio.run(_probed(data, flags))
+    output.say("driver", f"driver: {_described(opened)}")
+    _check_runner(flags, opened)
+    settings = tuple(_settings(flags, opened.name))
+    arguments = _arguments(data, flags.driver, settings)
+    plan, why = _planned(arguments, data, opened, clock) if service else (None, "")
+    if opened.name == "process" and flags.runner:
+        _build_images(data, Path(flags.runner))
+    given = _joined(flags, token, name=name, machine=machine, opened=opened)
+    runner = Path(flags.runner) if flags.runner and opened.name == "process" else None
+    membership = files.write(
+        given, labels=flags.labels, driver=flags.driver, runner=runner, settings=settings
+    )
     output.say("joined", f"joined {membership.url} as {membership.name}", name=membership.name)
-    command = agent_command(data, membership)
-    if service:
-        _installed(command, membership, data, output)
+    if plan is None:
+        output.command(data, agent_command(data, membership), why)
     else:
-        output.command(command)
+        _installed(plan, data, output, clock)
 
 
 def agent_command(data: Path, membership: Membership) -> tuple[str, ...]:
     """The command that runs the agent of this host."""
-    driver = () if membership.driver in ("", "auto") else ("--driver", membership.driver)
-    # Port 0: another agent or another program may have the default one.
+    return (*_program(), *_arguments(data, membership.driver, membership.settings))
+
+
+def _arguments(data: Path, driver: str, settings: tuple[str, ...]) -> tuple[str, ...]:
     return (
-        *_program(),
-        "agent",
-        "--joined",
-        "--data",
-        str(data),
-        *driver,
-        "--listen",
-        "127.0.0.1:0",
+        *("agent", "--joined", "--data", str(data)),
+        *(() if driver in ("", "auto") else ("--driver", driver)),
+        *settings,
+        # Port 0: another agent or another program may have the default one.
+        *("--listen", "127.0.0.1:0"),
     )
+
+
+def _settings(flags: JoinFlags, driver: str) -> Iterator[str]:
+    """The arguments of the agent for what was given here."""
+    if flags.tart != "tart":
+        yield f"--tart-binary={flags.tart}"
+    if flags.slots is not None:
+        yield f"--vm-slots={flags.slots}"
+    for each in flags.insecure:
+        yield f"--insecure-registry={each}"
+    if flags.runner and driver == "tart":
+        yield f"--runner-archive={flags.runner}"
+    if flags.runner_sha256:
+        yield f"--runner-sha256={flags.runner_sha256}"
 
 
 class _Output:
@@ -95,11 +128,14 @@ class _Output:
         line = {"event": event, "message": text, **more}
         click.echo(msgspec.json.encode(line).decode() if self._json else text)
 
-    def command(self, argv: tuple[str, ...], why: str = "") -> None:
+    def command(self, data: Path, argv: tuple[str, ...], why: str = "") -> None:
         """Print the command that the user must run."""
-        shown = shlex.join(argv)
-        before = f"{why}. " if why else ""
-        text = f"{before}Start the agent, and keep it running: {shown}"
+        before = f"no service is installed: {why}. " if why else ""
+        # It reads only at its start what joining has written.
+        verb = (
+            "Stop the agent that runs here, and start it" if is_owned(data) else "Start the agent"
+        )
+        text = f"{before}{verb}, and keep it running: {shlex.join(argv)}"
         self.say("start", text, command=list(argv))
 
 
@@ -114,23 +150,19 @@ def _token(text: str) -> JoinToken:
 
 
 def _name(given: str) -> str:
+    own = socket.gethostname().partition(".")[0].lower()
+    name = given or re.sub(r"[^a-z0-9-]", "-", own).strip("-")[:_LONGEST_NAME].strip("-")
+    if is_reserved_name(name):
+        raise BadSetting(
+            f"--name: {name} is a name of the main machine's own hosts. Choose another one with --name"
+        )
+    if is_host_name(name):
+        return name
     if given:
-        if is_host_name(given):
-            return given
         raise BadSetting(
             f"--name: {given!r} cannot be a host's name. Use at most 40 lower-case letters, digits and '-'"
         )
-    own = socket.gethostname().partition(".")[0].lower()
-    name = re.sub(r"[^a-z0-9-]", "-", own).strip("-")[:_LONGEST_NAME].strip("-")
-    if not is_host_name(name):
-        raise BadSetting(
-            f"this machine's name {own!r} cannot be a host's name. Choose one with --name"
-        )
-    return name
-
-
-def _data(given: Path | None) -> Path:
-    return (given or Path.home() / ".local" / "share" / "runyard-agent").absolute()
+    raise BadSetting(f"this machine's name {own!r} cannot be a host's name. Choose one with --name")
 
 
 def _prepared(files: MembershipFiles) -> str:
@@ -145,28 +177,115 @@ def _prepared(files: MembershipFiles) -> str:
         ) from None
 
 
-async def _probed(data: Path, driver: Choice) -> str:
-    """How VMs are run and isolated on this machine."""
+async def _probed(data: Path, flags: JoinFlags) -> Opened:
+    """The driver of this machine, opened as the agent will open it."""
     try:
-        opened = await open_driver(Wanted(home=data / "vm", driver=driver), clock=RealClock())
+        wanted = Wanted(
+            home=data / "vm",
+            driver=flags.driver,
+            tart=flags.tart,
+            insecure=flags.insecure,
+            isolation=wanted_isolation(os.environ),
+        )
+        return await open_driver(wanted, clock=RealClock())
+    except BadDirectory as error:
+        raise BadSetting(str(error)) from None
     except VmError as error:
-        raise BadSetting(f"--driver {driver}: {error}") from None
+        raise BadSetting(f"--driver {flags.driver}: {error}") from None
+
+
+def _described(opened: Opened) -> str:
     words = f"{opened.name} ({render(opened.why)})"
     return f"{words}; isolation: {opened.detail}" if opened.detail else words
 
 
-def _installed(
-    command: tuple[str, ...], membership: Membership, data: Path, output: _Output
-) -> None:
-    """Install the service; without a service manager, print the command instead."""
-    try:
-        done = asyncio.run(_install(command, data))
-    except NoManager as error:
-        output.command(command, f"no service is installed: {error}")
+# ── the Actions runner ──────────────────────────────────────────────────────────────────────────────
+
+
+def _check_runner(flags: JoinFlags, opened: Opened) -> None:
+    """Refuse a runner that hosts with this driver cannot use."""
+    if not flags.runner:
+        if flags.runner_sha256:
+            raise BadSetting("--runner-sha256 is of the archive that --runner names. Give that too")
         return
+    if opened.name == "process":
+        if not (Path(flags.runner) / "run.sh").is_file():
+            raise BadSetting(
+                f"--runner: {flags.runner}: hosts that run processes need the directory of an unpacked actions runner,"
+                " with run.sh"
+            )
+        if flags.runner_sha256:
+            raise BadSetting(
+                "--runner-sha256 is of an archive, and --runner is a directory. Remove it"
+            )
+        return
+    if Path(flags.runner).is_dir():
+        raise BadSetting(f"--runner: {flags.runner}: hosts that run VMs need an archive (.tar.gz)")
+    try:
+        Archive(source=flags.runner, sha256=flags.runner_sha256).check()
+    except BadArchive as error:
+        raise BadSetting(f"--runner, --runner-sha256: {error}") from None
+
+
+def _build_images(data: Path, runner: Path) -> None:
+    """Build what the agent builds at each start, so that a full disk is noticed before the token is used."""
+    try:
+        images.build(Layout(data), runner)
+    except OSError as error:
+        raise BadSetting(
+            f"--runner: {runner} cannot be copied to {data} ({error.strerror})"
+        ) from None
+
+
+def _check_terms(main: MainMachine, flags: JoinFlags, opened: Opened) -> None:
+    """Refuse to become a host that can run no job."""
+    if opened.name == "process" and not main.terms.practice and not flags.runner:
+        raise BadSetting(
+            f"{main.url} runs jobs of the real GitHub, and hosts that run processes need an actions runner for them:"
+            f" give the directory of an unpacked one with --runner, or install tart ({render(opened.why)})."
+            " The token was not used"
+        )
+
+
+# ── joining ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _joined(
+    flags: JoinFlags,
+    token: JoinToken,
+    *,
+    name: str,
+    machine: str,
+    opened: Opened,
+) -> Joined:
+    """Send the token; raises `Failed`."""
+    try:
+        main = asyncio.run(enrolling.meet(base_url(flags.url), token))
+        _check_terms(main, flags, opened)
+        return asyncio.run(enrolling.join(main, token, name=name, machine=machine))
+    except JoinFailed as error:
+        raise Failed(str(error)) from None
+
+
+def _planned(
+    arguments: tuple[str, ...], data: Path, opened: Opened, clock: Clock
+) -> tuple[hostservice.Plan | None, str]:
+    """The service to install; without a service manager the reason instead."""
+    try:
+        return hostservice.planned(arguments, data, driver=opened.name, clock=clock), ""
+    except NoManager as error:
+        return None, str(error)
+
+
+def _installed(plan: hostservice.Plan, data: Path, output: _Output, clock: Clock) -> None:
+    try:
+        done = hostservice.installed(plan, clock=clock)
     except ServiceError as error:
-        fix = f"This machine has joined; start the agent with: {shlex.join(command)}"
-        raise Failed(f"the service cannot be installed: {error}. {fix}") from None
+        show_said(error)
+        command = shlex.join(plan.service.argv)
+        raise Failed(
+            f"this machine has joined, but its service cannot be installed: {error}. Start the agent with: {command}"
+        ) from None
     output.say(
         "service",
         f"service {done.change}: {done.name}, process {done.pid}; its log: {done.log}",
@@ -174,26 +293,9 @@ def _installed(
         service=done.name,
         pid=done.pid,
     )
+    here = hostservice.where(data)
+    output.say("status", f"here: runyard host status{here}; to end it: runyard host leave{here}")
     output.say("next", "on the main machine: runyard host list")
-
-
-async def _install(command: tuple[str, ...], data: Path) -> Installed:
-    from importlib.metadata import version
-
-    clock = RealClock()
-    manager = manager_here(
-        dict(os.environ), platform=sys.platform, home=Path.home(), uid=os.getuid(), clock=clock
-    )
-    service = Service(
-        name="agent",
-        description="runyard node agent",
-        version=version("runyard"),
-        argv=command,
-        environment={"PATH": os.environ.get("PATH", os.defpath)},
-        directory=str(data),
-        log=str(data / "agent.log"),
-    )
-    return await install(service, manager, clock=clock)
 
 
 def _program() -> tuple[str, ...]:

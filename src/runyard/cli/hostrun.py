@@ -25,10 +25,10 @@ from runyard.hosts.joining import inventory
 from runyard.hosts.joining.inventory import HostOfMain, HostView, Load, UnknownHost
 from runyard.hosts.joining.tokens import JoinTokens
 from runyard.http.errors import TransportError
-from runyard.http.tls import public_key_hash
+from runyard.http.tls import TlsError, only_certificate, public_key_hash
 from runyard.kube.client import Kube
 from runyard.kube.errors import KubeError
-from runyard.wire.joining import TOKEN_ID, is_host_name
+from runyard.wire.joining import TOKEN_ID, is_host_name, is_reserved_name
 
 T = TypeVar("T")
 _LIST = "Show the hosts with 'runyard host list'"
@@ -51,9 +51,16 @@ def make_token(data: Path | None, *, ttl: float, name: str, address: str, as_jso
         raise BadSetting(
             f"--name: {name!r} cannot be a host's name. Use at most 40 lower-case letters, digits and '-'"
         )
+    if is_reserved_name(name):
+        raise BadSetting(
+            f"--name: {name} is a name of the main machine's own hosts. Use another one"
+        )
     root = machine_root(data)
     url, layout = _joins_at(root, address), Layout(root)
-    pin = public_key_hash((layout.tls / "ca.crt").read_bytes())
+    try:
+        pin = public_key_hash(only_certificate((layout.tls / "ca.crt").read_bytes()))
+    except TlsError as error:
+        raise Failed(f"{layout.tls / 'ca.crt'} cannot be used: {error.cause}. Restore it") from None
     now = RealClock().now()
 
     async def make(kube: Kube, clock: Clock) -> str:
@@ -176,7 +183,7 @@ def undrain(main: Main, name: str, *, as_json: bool) -> None:
     _say(text, as_json=as_json, event="undrained", name=name, changed=changed)
 
 
-def remove(main: Main, name: str, *, force: bool, as_json: bool) -> None:
+def remove(data: Path | None, name: str, *, force: bool, as_json: bool) -> None:
     """Remove a host that joined."""
 
     async def work(kube: Kube, clock: Clock) -> bool:
@@ -188,9 +195,9 @@ def remove(main: Main, name: str, *, force: bool, as_json: bool) -> None:
             )
         return await inventory.remove(kube, name)
 
-    found = _with_kube(main, work)
+    found = _with_kube(Main(data, ""), work)
     text = (
-        f"{name} is removed: its credential is revoked. Its agent can be stopped"
+        f"{name} is removed: its credential is revoked. On that machine: runyard host leave"
         if found
         else f"there is no host {name}; nothing to do"
     )
@@ -242,8 +249,8 @@ async def _with_client(main: Main, work: Callable[[Kube, Clock], Awaitable[T]]) 
         raise Failed(f"there is no host {error}. {_LIST}") from None
     except HostOfMain as error:
         raise Failed(
-            f"{error} did not join, so it cannot be removed: 'runyard up --hosts' and 'runyard agent' make such hosts."
-            " Stop its agent, then delete its Node with kubectl"
+            f"{error} did not join, so it cannot be removed: 'runyard up --hosts', 'runyard agent' or a cluster made"
+            " it. Stop its agent, then delete its Node with kubectl"
         ) from None
     except KubeError as error:
         raise Failed(f"the Kubernetes API refused it: {error}") from error

@@ -1,12 +1,14 @@
 """What `runyard agent --joined` adds: the settings that joining wrote, and what runs beside the agent.
 
-The polls of runners are passed on to the main machine (`forwarding`), and the credential is renewed. The images of the
-practice fleet are built here, as the main machine builds them for its own hosts.
+The polls of runners are passed on to the main machine (`forwarding`), and the credential is renewed. The images of
+hosts that run processes are built here, as the main machine builds them for its own: with the practice runner or, for a
+real GitHub, with the one that `runyard host join` was given. The log of the service is kept short.
 """
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Coroutine
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -65,13 +67,27 @@ async def joined_host(flags: Flags, *, clock: Clock) -> AsyncIterator[Host]:
         membership = files.read()
         files.credential()  # a missing one is an error now
         _check(flags, membership)
-        if membership.practice_url and flags.images == Layout(flags.data).images:
-            await asyncio.to_thread(images.build, Layout(flags.data))
-            await asyncio.to_thread(images.build_archive, Layout(flags.data))
+        await asyncio.to_thread(_build_images, flags, membership)
         async with forwarding(files, practice=RUNNER_REQUESTS) as url:
             yield JoinedHost(_completed(flags, files, membership, url), Renewal(files, clock=clock))
     except NotJoined as error:
         raise BadSetting(f"--joined: {error}") from None
+
+
+def _build_images(flags: Flags, membership: Membership) -> None:
+    layout = Layout(flags.data)
+    if flags.images != layout.images:
+        return
+    if not membership.practice_url and not membership.runner:
+        return  # VMs, which have images of their own
+    try:
+        images.build(layout, Path(membership.runner) if membership.runner else None)
+    except FileNotFoundError as error:
+        raise BadSetting(
+            f"--joined: {error}. Put the actions runner back, or join again with another --runner"
+        ) from None
+    if membership.practice_url:
+        images.build_archive(layout)
 
 
 def _check(flags: Flags, membership: Membership) -> None:

@@ -4,7 +4,7 @@ The service manager has opened the file and passed it as standard output, so it 
 writes to it copies it to `service.log.1` and empties it. It does so before it prints, and once at its start, so that a
 program which ends again and again keeps it small, too.
 
-Invariant: no other file is ever emptied; standard output must be exactly this one.
+Invariant: no other file is ever emptied; standard output, or standard error, must be exactly this one.
 """
 
 import fcntl
@@ -15,11 +15,29 @@ import sys
 from pathlib import Path
 
 LIMIT = 1024 * 1024
+_STDERR = 2
 
 
 def service_log(root: Path) -> Path:
-    """The file for the standard output and errors of `runyard up` as a service."""
+    """The file for the standard output and errors of `runyard up`, or of an agent, as a service."""
     return root / "logs" / "service.log"
+
+
+class ShortLog:
+    """Standard error, for the log of a program that a service manager runs: its file stays small."""
+
+    def __init__(self, log: Path, *, limit: int = LIMIT) -> None:
+        self._log = log
+        self._limit = limit
+
+    def write(self, text: str) -> None:
+        """Write a line."""
+        keep_short(self._log, output=_STDERR, limit=self._limit)
+        sys.stderr.write(text)
+
+    def flush(self) -> None:
+        """Write what is buffered."""
+        sys.stderr.flush()
 
 
 def keep_short(log: Path, *, output: int | None = None, limit: int = LIMIT) -> None:

@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +19,7 @@ from runyard.hosts.joining.front import Front, Offer, Upstreams
 from runyard.hosts.joining.tokens import JoinTokens
 from runyard.http.crowd import Crowd
 from runyard.http.loopback import Loopback
-from runyard.http.messages import Handler, Request, Response, Stream, json_response
+from runyard.http.messages import Handler, Request, Response, Stream, Transport, json_response
 from runyard.http.server import PEER, listen
 from runyard.http.tls import Pair, make_authority, public_key_hash
 from runyard.kube.client import Kube
@@ -31,7 +32,8 @@ T = TypeVar("T")
 ADMIN = "the-administrator-of-this-test"
 PRACTICE = (("POST", "/practice/runner/session"),)
 NODES = "/api/v1/nodes"
-MACHINE = "6d61636869"
+MACHINE = "6d61636869" + "0" * 22  # the form of what `MembershipFiles.machine` makes
+OTHER_MACHINE = "0" * 31 + "1"
 _KINDS = {each.kind: each for each in (ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)}
 
 
@@ -61,7 +63,10 @@ class Recorder:
 class Main:
     """The main machine."""
 
-    def __init__(self, authority: Pair | None = None) -> None:
+    def __init__(
+        self, authority: Pair | None = None, *, practice: str = "http://127.0.0.1:9"
+    ) -> None:
+        self.practice = practice
         self.clock = ShiftedClock()
         self.authority = authority or make_authority(now=self.clock.now())
         self.core = KubeCore(
@@ -74,8 +79,12 @@ class Main:
         self.server, self.github = Recorder(), Recorder()
         self.kube = Kube(api, token=lambda: ADMIN)
         self.tokens = JoinTokens(self.kube)
-        self.front = Front(
-            self.kube,
+        self.front = self.front_with(api)
+
+    def front_with(self, api: Transport) -> Front:
+        """The listener's handler, with this way to the API."""
+        return Front(
+            Kube(api, token=lambda: ADMIN),
             Upstreams(
                 api=api,
                 server=Loopback(self.server.handle),
@@ -83,7 +92,7 @@ class Main:
                 practice=PRACTICE,
             ),
             authority=lambda: self.authority.certificate,
-            offer=Offer(fleet="local", practice_url="http://127.0.0.1:9"),
+            offer=Offer(fleet="local", practice_url=self.practice),
             clock=self.clock,
             log=get_logger("test"),
         )
@@ -118,6 +127,7 @@ class Main:
         headers: tuple[tuple[str, str], ...] = (),
         peer: str = "192.0.2.7",
         query: tuple[tuple[str, str], ...] = (),
+        front: Front | None = None,
     ) -> Response | Stream:
         given = ((PEER, peer), *headers)
         if token:
@@ -125,7 +135,7 @@ class Main:
         if body is not None:
             given += (("content-type", "application/json"),)
         raw = b"" if body is None else msgspec.json.encode(body)
-        return await self.front.handle(
+        return await (front or self.front).handle(
             Request(method=method, path=path, query=query, headers=given, body=raw)
         )
 
@@ -142,8 +152,8 @@ class Main:
         assert answer.status == 201, answer.body
         return msgspec.json.decode(answer.body, type=Credential)
 
-    async def renew(self, token: str) -> Response:
-        answer = await self.ask("POST", RENEW, token=token)
+    async def renew(self, token: str, *, front: Front | None = None) -> Response:
+        answer = await self.ask("POST", RENEW, token=token, front=front)
         assert isinstance(answer, Response)
         return answer
 
@@ -163,6 +173,45 @@ def on_main(test: Callable[[Main], Awaitable[T]]) -> T:
         return await test(main)
 
     return asyncio.run(run())
+
+
+class Served:
+    """A main machine whose listener serves in a thread, for commands that run a loop of their own."""
+
+    def __init__(self, folder: Path, *, practice: str = "http://127.0.0.1:9") -> None:
+        self._loop = asyncio.new_event_loop()
+        self._stack = contextlib.AsyncExitStack()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self.main = self.run(self._made(practice))
+        self.url, _ = self.run(self._stack.enter_async_context(listening(self.main, folder)))
+
+    async def _made(self, practice: str) -> Main:
+        main = Main(practice=practice)
+        await main.prepare()
+        return main
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run something in that thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+    def token(self) -> str:
+        return self.run(self.main.token()).text
+
+    def states(self) -> list[str]:
+        """The state of each token."""
+        found = self.run(self.main.tokens.all())
+        return [each.state(self.main.clock.now()) for each in found]
+
+    def works(self, credential: str) -> bool:
+        """Whether this is the credential of a host."""
+        return self.run(self.main.renew(credential)).status == 200
+
+    def close(self) -> None:
+        self.run(self._stack.aclose())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
 
 @contextlib.asynccontextmanager

@@ -1,12 +1,25 @@
 """Tests that the listener for hosts serves hosts, and nothing and no one else."""
 
+from collections.abc import Awaitable, Callable
+
 import jwt
 import pytest
-from tests.hosts.joining.joinsupport import ADMIN, NODES, PRACTICE, Main, code_of, on_main
+from tests.hosts.joining.joinsupport import (
+    ADMIN,
+    MACHINE,
+    NODES,
+    OTHER_MACHINE,
+    PRACTICE,
+    Main,
+    code_of,
+    on_main,
+)
 
-from runyard.hosts.joining.accounts import revoke
+from runyard.embedded.up.hosts import host_names
+from runyard.hosts.joining.accounts import NameTaken, check_name, grant, revoke
 from runyard.hosts.joining.failures import ALLOWED, WINDOW
-from runyard.http.messages import Response
+from runyard.http.loopback import Loopback
+from runyard.http.messages import Request, Response, Stream
 from runyard.kube.kinds import SERVICE_ACCOUNTS
 from runyard.wire import names, rights
 from runyard.wire.joining import JOIN, JoinToken
@@ -64,7 +77,7 @@ def test_each_reason_for_a_refused_token_is_told_to_its_holder_and_none_to_other
 def test_a_refusal_that_can_be_corrected_does_not_use_the_token_up() -> None:
     async def test(main: Main) -> None:
         token = await main.token()
-        await main.join(name="mini-1", machine="another machine")
+        await main.join(name="mini-1", machine=OTHER_MACHINE)
         assert code_of(await main.try_join(token, name="mini-1")) == "join-name-taken"
         assert code_of(await main.try_join(token, name="../x")) == "join-name-invalid"
         assert (await main.try_join(token, name="mini-2")).status == 201
@@ -76,7 +89,7 @@ def test_a_refusal_that_can_be_corrected_does_not_use_the_token_up() -> None:
 def test_a_machine_cannot_take_the_name_of_another_host(name: str) -> None:
     async def test(main: Main) -> None:
         await account_token(main, rights.host_account("host-1"))
-        await main.join(name="mini-1", machine="another machine")
+        await main.join(name="mini-1", machine=OTHER_MACHINE)
         before = await main.kube.get(
             SERVICE_ACCOUNTS, rights.host_account(name), namespace=names.CONTROLLER_NAMESPACE
         )
@@ -85,6 +98,48 @@ def test_a_machine_cannot_take_the_name_of_another_host(name: str) -> None:
             SERVICE_ACCOUNTS, rights.host_account(name), namespace=names.CONTROLLER_NAMESPACE
         )
         assert (code_of(answer), before) == ("join-name-taken", after)
+
+    on_main(test)
+
+
+@pytest.mark.parametrize(
+    "machine",
+    ["", "machine", "0" * 31, "0" * 33, "0" * 31 + "g", "0" * 32 + "\n", "A" * 32],
+    ids=["none", "a word", "short", "long", "no hex", "a line break", "capitals"],
+)
+def test_a_request_without_the_identifier_of_a_machine_takes_no_name(machine: str) -> None:
+    async def test(main: Main) -> None:
+        account = rights.host_account("rack-1")  # made by hand: it is no machine's
+        await account_token(main, account)
+        token = await main.token()
+        for name in ("rack-1", "mini-2"):
+            answer = await main.try_join(token, name=name, machine=machine)
+            assert (answer.status, code_of(answer)) == (400, "body-unexpected")
+        assert [each.state(0.0) for each in await main.tokens.all()] == ["valid"]
+
+    on_main(test)
+
+
+def test_an_account_that_no_join_made_is_no_machines_own() -> None:
+    async def test(main: Main) -> None:
+        await account_token(main, rights.host_account("rack-1"))
+        for machine in ("", MACHINE):
+            with pytest.raises(NameTaken):
+                await check_name(main.kube, "rack-1", machine)
+            with pytest.raises(NameTaken):
+                await grant(main.kube, "rack-1", machine)
+
+    on_main(test)
+
+
+def test_a_name_that_the_main_machine_may_give_its_own_hosts_later_is_refused() -> None:
+    async def test(main: Main) -> None:
+        token = await main.token()
+        for name in host_names(50):
+            answer = await main.try_join(token, name=name)
+            assert (answer.status, code_of(answer)) == (409, "join-name-taken")
+        assert "--name" in answer.json()["fix"] and "remove" not in answer.json()["fix"]
+        assert (await main.try_join(token, name="host-a")).status == 201
 
     on_main(test)
 
@@ -146,6 +201,51 @@ def test_a_removed_host_is_out_with_its_next_request() -> None:
         assert (await main.ask("GET", f"{NODES}/mini-2", token=given.token)).status == 401
         assert code_of(await main.renew(given.token)) == "host-credential-revoked"
         assert not await revoke(main.kube, "mini-2")
+
+    on_main(test)
+
+
+class Between(Loopback):
+    """The API, to which something else happens right before a token is requested."""
+
+    def __init__(self, main: Main, happens: Callable[[], Awaitable[object]]) -> None:
+        super().__init__(main.core.handle)
+        self._happens = happens
+        self._done = False
+
+    async def send(self, request: Request, *, timeout: float) -> Response | Stream:
+        if request.path.endswith("/token") and not self._done:
+            self._done = True
+            await self._happens()
+        return await super().send(request, timeout=timeout)
+
+
+def test_a_host_that_is_replaced_while_it_renews_gets_no_credential_of_its_successor() -> None:
+    async def test(main: Main) -> None:
+        given = await main.join()
+
+        async def replaced() -> None:
+            await revoke(main.kube, "mini-2")
+            await grant(main.kube, "mini-2", OTHER_MACHINE)
+
+        front = main.front_with(Between(main, replaced))
+        answer = await main.renew(given.token, front=front)
+        assert (answer.status, code_of(answer)) == (401, "host-credential-revoked")
+        assert "token" not in answer.json()
+
+    on_main(test)
+
+
+def test_a_machine_that_is_replaced_while_it_joins_gets_no_credential_of_its_successor() -> None:
+    async def test(main: Main) -> None:
+        async def replaced() -> None:
+            await revoke(main.kube, "mini-2")
+            await grant(main.kube, "mini-2", OTHER_MACHINE)
+
+        front = main.front_with(Between(main, replaced))
+        answer = await main.try_join(await main.token(), front=front)
+        assert (answer.status, code_of(answer)) == (409, "join-name-taken")
+        assert "token" not in answer.json()
 
     on_main(test)
 

@@ -22,8 +22,8 @@ from runyard.wire import names, rights
 SPACE = names.RUNNERS_NAMESPACE
 
 
-async def node(main: Main, name: str) -> None:
-    labels = {names.NODE_RUNTIME: "process"}
+async def node(main: Main, name: str, *, runtime: str = "process") -> None:
+    labels = {names.NODE_RUNTIME: runtime} if runtime else {}
     await main.kube.create(NODES, {"metadata": {"name": name, "labels": labels}})
     status: dict[str, Any] = {
         "conditions": [{"type": "Ready", "status": "True", "reason": "TartKubeletReady"}],
@@ -144,6 +144,17 @@ def test_a_removal_that_was_interrupted_is_completed() -> None:
         await node(main, "mini-2")  # its account is gone already
         assert await inventory.remove(main.kube, "mini-2")
         assert await inventory.hosts(main.kube) == ()
+
+    on_main(test)
+
+
+@pytest.mark.parametrize("runtime", ["", "kvm"], ids=["no label", "another runtime"])
+def test_a_node_that_is_no_host_of_ours_is_not_deleted(runtime: str) -> None:
+    async def test(main: Main) -> None:
+        await node(main, "worker-7", runtime=runtime)
+        with pytest.raises(HostOfMain):
+            await inventory.remove(main.kube, "worker-7")
+        assert len(await inventory.hosts(main.kube)) == 1
 
     on_main(test)
 

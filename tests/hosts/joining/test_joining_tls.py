@@ -13,6 +13,7 @@ from runyard.hosts.joining import client, enrolling
 from runyard.hosts.joining.accounts import revoke
 from runyard.hosts.joining.client import JoinFailed, base_url
 from runyard.hosts.joining.membership import Joined, MembershipFiles, NotJoined
+from runyard.hosts.joining.passing import Answer
 from runyard.hosts.joining.renewal import Renewal
 from runyard.http.crowd import Crowd, Limits
 from runyard.http.messages import Request, Response
@@ -22,7 +23,7 @@ from runyard.kube.connect import connect
 from runyard.kube.errors import Unauthorized
 from runyard.kube.kinds import NODES as NODE_KIND
 from runyard.kube.kubeconfig import find_config
-from runyard.wire.joining import AUTHORITY, JoinToken
+from runyard.wire.joining import AUTHORITY, Credential, JoinToken, is_machine_id
 
 DAY = 86400.0
 
@@ -41,7 +42,7 @@ class Impostor:
 
 
 async def enroll(url: str, token: JoinToken, name: str = "mini-2") -> Joined:
-    return await enrolling.join(url, token, name=name, machine=MACHINE)
+    return await enrolling.join(await enrolling.meet(url, token), token, name=name, machine=MACHINE)
 
 
 def files_of(folder: Path, joined: Joined) -> MembershipFiles:
@@ -73,31 +74,81 @@ def test_what_joining_writes_is_a_kubeconfig_that_works_and_is_private(tmp_path:
     asyncio.run(test())
 
 
-@pytest.mark.parametrize("shows", ["its own authority", "the right authority", "no authority"])
+SHOWN = {  # what an impostor shows, and the code of the refusal
+    "its own authority": "authority-wrong",
+    "the right authority": "not-reached",  # its certificate is not signed by that one
+    "no authority": "not-a-control-plane",
+    "the right and its own": "not-a-control-plane",
+    "its own and the right": "not-a-control-plane",
+    "the right and its own as trusted": "not-reached",  # of another form, which OpenSSL reads, too
+    "the right one in words": "not-reached",
+}
+
+
+def shown_by(impostor: bytes, right: bytes) -> dict[str, bytes]:
+    trusted = impostor.replace(b" CERTIFICATE-", b" TRUSTED CERTIFICATE-")
+    return {
+        "its own authority": impostor,
+        "the right authority": right,
+        "no authority": b"<html>",
+        "the right and its own": right + impostor,
+        "its own and the right": impostor + right,
+        "the right and its own as trusted": right + trusted,
+        "the right one in words": b"words\n" + right + b"words\n",
+    }
+
+
+@pytest.mark.parametrize("shows", SHOWN)
 def test_an_impostor_is_noticed_before_the_secret_is_sent(shows: str, tmp_path: Path) -> None:
     async def test() -> None:
         real, other = Main(), Main(make_authority("other", now=0.0 + Main().clock.now()))
         await real.prepare()
         token = await real.token()
-        shown = {
-            "its own authority": other.authority.certificate,
-            "the right authority": real.authority.certificate,
-            "no authority": b"<html>",
-        }[shows]
-        impostor = Impostor(shown)
+        shown = shown_by(other.authority.certificate, real.authority.certificate)
+        impostor = Impostor(shown[shows])
         async with listening(other, tmp_path, handler=impostor.handle) as (url, _):
             with pytest.raises(JoinFailed) as failed:
                 await enroll(url, token)
         assert token.secret.encode() not in b"".join(impostor.bodies)
-        codes = {
-            "its own authority": "authority-wrong",
-            "the right authority": "not-reached",  # its certificate is not signed by that one
-            "no authority": "not-a-control-plane",
-        }
-        assert failed.value.code == codes[shows]
+        assert failed.value.code == SHOWN[shows]
         assert [each.state(0.0) for each in await real.tokens.all()] == ["valid"]
 
     asyncio.run(test())
+
+
+def test_an_authority_with_words_around_it_is_stored_without_them(tmp_path: Path) -> None:
+    async def test() -> None:
+        main = Main()
+        await main.prepare()
+
+        async def wordy(request: Request) -> Answer:
+            if request.path != AUTHORITY:
+                return await main.front.handle(request)
+            return Response(status=200, body=b"words\n" + main.authority.certificate)
+
+        async with listening(main, tmp_path / "main", handler=wordy) as (url, _):
+            files = files_of(tmp_path / "host", await enroll(url, await main.token()))
+        assert (files.folder / "authority.crt").read_bytes() == main.authority.certificate
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("damage", ["another one too", "another one", "none"])
+def test_stored_authorities_that_no_join_wrote_are_not_trusted(damage: str, tmp_path: Path) -> None:
+    own, other = (make_authority(name, now=1e9).certificate for name in ("own", "other"))
+    credential = Credential(name="mini-2", token="t", expires=1.0)
+    joined = Joined(
+        url="https://m:1",
+        authority=own.decode(),
+        pin=public_key_hash(own),
+        credential=credential,
+    )
+    files = files_of(tmp_path, joined)
+    assert files.authority() == own.decode()
+    content = {"another one too": own + other, "another one": other, "none": b"<html>"}[damage]
+    (files.folder / "authority.crt").write_bytes(content)
+    with pytest.raises(NotJoined, match="Join again"):
+        files.authority()
 
 
 def test_the_pin_holds_when_the_authority_is_renewed_with_its_key() -> None:
@@ -216,7 +267,19 @@ def test_a_machine_that_did_not_join_is_told_how(tmp_path: Path) -> None:
 
 def test_the_identifier_of_a_machine_stays(tmp_path: Path) -> None:
     files = MembershipFiles(tmp_path)
-    assert files.machine(random.Random(1)) == files.machine(random.Random(2))
+    first = files.machine(random.Random(1))
+    assert first == files.machine(random.Random(2))
+    assert is_machine_id(first)
+
+
+@pytest.mark.parametrize("content", ["", "half\n", "0" * 31])
+def test_a_damaged_identifier_is_replaced_by_one_that_can_join(
+    content: str, tmp_path: Path
+) -> None:
+    files = MembershipFiles(tmp_path)
+    files.machine(random.Random(1))
+    (files.folder / "machine").write_text(content)
+    assert is_machine_id(files.machine(random.Random(2)))
 
 
 # ── the listener ────────────────────────────────────────────────────────────────────────────────────

@@ -76,7 +76,7 @@ def test_two_concurrent_requests_with_one_token_give_one_credential() -> None:
     async def test(main: Main) -> None:
         token = await main.token()
         answers = await asyncio.gather(
-            *(main.try_join(token, name=f"mini-{n}", machine=f"m{n}") for n in range(4))
+            *(main.try_join(token, name=f"mini-{n}", machine=f"{n:032x}") for n in range(4))
         )
         assert sorted(each.status for each in answers) == [201, 403, 403, 403]
 
@@ -143,6 +143,6 @@ def test_many_addresses_do_not_fill_the_memory() -> None:
 
 def test_a_credential_is_not_shown_by_its_values() -> None:
     held = Credential(name="a", token="secret-token", expires=1.0)
-    asked = JoinRequest(id="1", secret="secret-part", name="a", machine="m")
+    asked = JoinRequest(id="1", secret="secret-part", name="a", machine="0" * 32)
     assert "secret" not in f"{held!r} {asked!r}"
     assert b"secret-token" in msgspec.json.encode(held)

@@ -5,12 +5,16 @@ own Node and Pods. Its credential is a token of this account.
 
 Invariants:
 - A name belongs to the machine that joined with it, known by an identifier that the machine made once. Another machine
-  is refused until the host was removed.
+  is refused until the host was removed. An account that no join made belongs to no machine, and is never joined as.
+- A credential is given only of the account that was checked: one that was made anew in between has another uid.
 - Joining again makes the account anew: its uid changes, which ends every earlier credential.
 - Removing the account ends the credential at once: the API compares the uid with each request.
 """
 
+import base64
 import contextlib
+
+import msgspec
 
 from runyard.kube.client import Kube
 from runyard.kube.errors import AlreadyExists, NotFound
@@ -23,7 +27,7 @@ from runyard.kube.kinds import (
     Kind,
 )
 from runyard.wire import names, rights
-from runyard.wire.joining import MACHINE_ID
+from runyard.wire.joining import MACHINE_ID, is_machine_id
 from runyard.wire.manifests import Object
 
 CREDENTIAL_SECONDS = 30 * 86400
@@ -42,21 +46,30 @@ def host_of(username: str) -> str:
     return username.removeprefix(_USER) if username.startswith(_USER) else ""
 
 
+class AccountReplaced(Exception):
+    """The account was made anew, or removed, before a credential of it was given."""
+
+
 async def check_name(kube: Kube, name: str, machine: str) -> None:
     """Raise `NameTaken` unless the name is free, or this machine's own."""
-    if await _machine_of(kube, name) not in (None, machine):
+    try:
+        found = await kube.get(SERVICE_ACCOUNTS, rights.host_account(name), namespace=_NAMESPACE)
+    except NotFound:
+        return
+    owner = found["metadata"].get("annotations", {}).get(MACHINE_ID, "")
+    if not is_machine_id(owner) or owner != machine:
         raise NameTaken(name)
 
 
-async def grant(kube: Kube, name: str, machine: str) -> None:
-    """Make the account anew, with its rights."""
+async def grant(kube: Kube, name: str, machine: str) -> str:
+    """Make the account anew, with its rights; returns its uid."""
     account = rights.host_account(name)
     await check_name(kube, name, machine)
     with contextlib.suppress(NotFound):
         await kube.delete(SERVICE_ACCOUNTS, account, namespace=_NAMESPACE)
     body = {"metadata": {"name": account, "annotations": {MACHINE_ID: machine}}}
     try:
-        await kube.create(SERVICE_ACCOUNTS, body, namespace=_NAMESPACE)
+        made = await kube.create(SERVICE_ACCOUNTS, body, namespace=_NAMESPACE)
     except AlreadyExists:
         raise NameTaken(name) from None  # of two machines with one name, the other was faster
     for kind, binding in _bindings(name):
@@ -69,16 +82,57 @@ async def grant(kube: Kube, name: str, machine: str) -> None:
             namespace=meta.get("namespace", ""),
             force=True,
         )
+    return str(made["metadata"]["uid"])
 
 
-async def credential(kube: Kube, name: str) -> str:
-    """A new token of the account."""
-    return await kube.create_token(
-        rights.host_account(name),
-        namespace=_NAMESPACE,
-        audience="",  # the API's own
-        seconds=CREDENTIAL_SECONDS,
-    )
+async def credential(kube: Kube, name: str, *, uid: str) -> str:
+    """A new token of the account with this uid; raises `AccountReplaced` if that is no longer the account."""
+    try:
+        token = await kube.create_token(
+            rights.host_account(name),
+            namespace=_NAMESPACE,
+            audience="",  # the API's own
+            seconds=CREDENTIAL_SECONDS,
+        )
+    except NotFound:
+        raise AccountReplaced(name) from None
+    # A request for a token names no uid, so the token itself is asked whose it is.
+    if not uid or claimed(token).uid != uid:
+        raise AccountReplaced(name)
+    return token
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """The account that a token claims to be of, without a proof; all empty if it claims none."""
+
+    user: str = ""
+    uid: str = ""
+
+
+def claimed(token: str) -> Claimed:
+    """Read the claims of a token; its signature is not verified."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return Claimed()
+    try:
+        padded = parts[1] + "=" * (-len(parts[1]) % 4)
+        claims = msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Claims)
+    except (ValueError, msgspec.MsgspecError):
+        return Claimed()
+    return Claimed(claims.sub, claims.private.serviceaccount.uid)
+
+
+class _Account(msgspec.Struct, frozen=True):
+    uid: str = ""
+
+
+class _Private(msgspec.Struct, frozen=True):
+    serviceaccount: _Account = _Account()
+
+
+class _Claims(msgspec.Struct, frozen=True):
+    sub: str = ""
+    private: _Private = msgspec.field(name="kubernetes.io", default=_Private())
 
 
 async def revoke(kube: Kube, name: str) -> bool:
@@ -108,16 +162,6 @@ async def joined(kube: Kube) -> tuple[str, ...]:
             if MACHINE_ID in each["metadata"].get("annotations", {})
         )
     )
-
-
-async def _machine_of(kube: Kube, name: str) -> str | None:
-    """The machine that has this name; empty if it is a host of the main machine, None if the name is free."""
-    account = rights.host_account(name)
-    try:
-        found = await kube.get(SERVICE_ACCOUNTS, account, namespace=_NAMESPACE)
-    except NotFound:
-        return None
-    return str(found["metadata"].get("annotations", {}).get(MACHINE_ID, ""))
 
 
 def _bindings(name: str) -> tuple[tuple[Kind, Object], ...]:

@@ -5,6 +5,7 @@ Invariant: the main machine is trusted by its own authority alone, under the fix
 
 import ipaddress
 import socket
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -17,6 +18,7 @@ from runyard.kube.config import Cluster
 from runyard.kube.connect import client_tls
 from runyard.wire.joining import RENEW, TLS_NAME, Credential
 
+T = TypeVar("T")
 _WITHIN = 30.0
 _NEW_TOKEN = "get another token on the main machine: runyard host token"
 
@@ -52,7 +54,7 @@ async def renew(url: str, authority: str, credential: str) -> Credential:
     answer = await trusted(url, authority, request)
     if answer.status != 200:
         raise refused(answer, url)
-    return credential_of(answer, url)
+    return answered(answer, Credential, url)
 
 
 def transport_to(url: str, authority: str, *, pool: int = 100) -> HttpTransport:
@@ -107,10 +109,10 @@ def refused(answer: Response, url: str) -> JoinFailed:
     return JoinFailed(found.code or str(answer.status), found.error, found.fix or "Try again")
 
 
-def credential_of(answer: Response, url: str) -> Credential:
-    """The credential in a response."""
+def answered(answer: Response, kind: type[T], url: str) -> T:
+    """The body of a response."""
     try:
-        return msgspec.json.decode(answer.body, type=Credential)
+        return msgspec.json.decode(answer.body, type=kind)
     except msgspec.MsgspecError:
         fix = "Use the same version of runyard on both machines"
         raise JoinFailed("unexpected-response", f"{url} answers otherwise", fix) from None

@@ -3,26 +3,52 @@
 Invariants:
 - The secret of the token is sent only over a connection whose certificate was signed by the authority that the token
   pins. The authority itself is fetched first, over a connection that is not trusted, and compared with the pin.
+- What is trusted and stored is the one certificate that was compared, and nothing else of what came with it.
+- `meet` sends nothing of the token, so its caller can still refuse what it hears without using the token up.
 - A request to join is sent once. If its outcome is unknown, the token may be used up, and the error says so.
 """
 
 import msgspec
 
-from runyard.hosts.joining.client import JoinFailed, credential_of, refused, sent, trusted
+from runyard.hosts.joining.client import JoinFailed, answered, refused, sent, trusted
 from runyard.hosts.joining.membership import Joined
 from runyard.http.client import HttpTransport
 from runyard.http.messages import Request
-from runyard.http.tls import TlsError, public_key_hash
+from runyard.http.tls import TlsError, only_certificate, public_key_hash
 from runyard.kube.config import Cluster
 from runyard.kube.connect import client_tls
-from runyard.wire.joining import AUTHORITY, JOIN, JoinRequest, JoinToken
+from runyard.wire.joining import (
+    AUTHORITY,
+    JOIN,
+    TERMS,
+    Credential,
+    JoinRequest,
+    JoinToken,
+    Terms,
+)
 
 _LARGEST = 64 << 10
 
 
-async def join(url: str, token: JoinToken, *, name: str, machine: str) -> Joined:
-    """Join under this name; raises `JoinFailed`."""
+class MainMachine(msgspec.Struct, frozen=True, kw_only=True):
+    """The machine at a URL, known by the authority that the token names, and what its hosts must have."""
+
+    url: str
+    authority: str  # PEM
+    terms: Terms
+
+
+async def meet(url: str, token: JoinToken) -> MainMachine:
+    """Find out who answers, and what it wants of its hosts; raises `JoinFailed`."""
     authority = await _authority(url, token.pin)
+    answer = await trusted(url, authority, Request(method="GET", path=TERMS))
+    if answer.status != 200:
+        raise refused(answer, url)
+    return MainMachine(url=url, authority=authority, terms=answered(answer, Terms, url))
+
+
+async def join(main: MainMachine, token: JoinToken, *, name: str, machine: str) -> Joined:
+    """Join under this name; raises `JoinFailed`."""
     body = JoinRequest(id=token.id, secret=token.secret, name=name, machine=machine)
     request = Request(
         method="POST",
@@ -30,10 +56,15 @@ async def join(url: str, token: JoinToken, *, name: str, machine: str) -> Joined
         headers=(("content-type", "application/json"),),
         body=msgspec.json.encode(body),
     )
-    answer = await trusted(url, authority, request)
+    answer = await trusted(main.url, main.authority, request)
     if answer.status != 201:
-        raise refused(answer, url)
-    return Joined(url=url, authority=authority, credential=credential_of(answer, url))
+        raise refused(answer, main.url)
+    return Joined(
+        url=main.url,
+        authority=main.authority,
+        pin=token.pin,
+        credential=answered(answer, Credential, main.url),
+    )
 
 
 async def _authority(url: str, pin: str) -> str:
@@ -49,11 +80,10 @@ async def _authority(url: str, pin: str) -> str:
     try:
         if answer.status != 200 or len(answer.body) > _LARGEST:
             raise ValueError("no authority")
-        found = public_key_hash(answer.body)
-        text = answer.body.decode("ascii")
+        certificate = only_certificate(answer.body)
     except (ValueError, TlsError):
         raise JoinFailed("not-a-control-plane", f"{url} takes no hosts", wrong) from None
-    if found != pin:
+    if public_key_hash(certificate) != pin:
         cause = f"{url} has another certificate authority than the token names; nothing was sent"
         raise JoinFailed("authority-wrong", cause, wrong)
-    return text
+    return certificate.decode("ascii")

@@ -1,6 +1,7 @@
 """Serves what hosts on other machines need, on one TLS socket, and refuses everything else.
 
     GET  /hosts/authority    the certificate of this machine's authority; open, and worth nothing without a pin
+    GET  /hosts/terms        what a machine must have to join; open
     POST /hosts/join         a join token for a credential
     POST /hosts/renew        a host's credential for a newer one
     /api/v1, /apis           the Kubernetes API, for the credential of a host only
@@ -18,7 +19,6 @@ Invariants:
 - The memory and the connections are bounded by the socket that this handler is served on.
 """
 
-import base64
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -36,7 +36,7 @@ from runyard.kube.client import Kube
 from runyard.kube.errors import KubeError
 from runyard.telemetry.log import Logger
 from runyard.wire import joining
-from runyard.wire.joining import Credential, JoinRequest
+from runyard.wire.joining import Credential, JoinRequest, Terms
 from runyard.wire.paths import DISPATCH
 from runyard.wire.problem_codes import ProblemCode
 
@@ -90,6 +90,7 @@ class Front:
         self._own: dict[tuple[str, str], Callable[[Request], Awaitable[Response]]] = {
             ("GET", joining.HEALTH): self._healthy,
             ("GET", joining.AUTHORITY): self._show_authority,
+            ("GET", joining.TERMS): self._show_terms,
             ("POST", joining.JOIN): self._join,
             ("POST", joining.RENEW): self._renew,
         }
@@ -123,6 +124,9 @@ class Front:
         pem = (("content-type", "application/x-pem-file"),)
         return Response(status=200, headers=pem, body=self._authority())
 
+    async def _show_terms(self, request: Request) -> Response:
+        return json_response(200, Terms(practice=bool(self._offer.practice_url)))
+
     # ── joining ─────────────────────────────────────────────────────────────────────────────────
 
     async def _join(self, request: Request) -> Response:
@@ -133,9 +137,8 @@ class Front:
             return problem(429, ProblemCode.JOIN_TOO_MANY_FAILURES, fix=fix, headers=retry)
         if len(request.body) > _LARGEST_JOIN:
             return problem(413, ProblemCode.BODY_TOO_LARGE)
-        try:
-            wanted = msgspec.json.decode(request.body, type=JoinRequest)
-        except msgspec.MsgspecError:
+        wanted = _join_request(request.body)
+        if wanted is None:
             self._failures.failed(address, now=now)
             return problem(400, ProblemCode.BODY_UNEXPECTED)
         try:
@@ -144,12 +147,8 @@ class Front:
             self._failures.failed(address, now=now)
             self._log.warning("refused to join", host=wanted.name, code=refused.code.value)
             return _token_refused(refused)
-        except accounts.NameTaken:
-            fix = (
-                f"Choose another name with --name; or, if that machine is gone, on the main machine:"
-                f" runyard host remove {wanted.name}"
-            )
-            return problem(409, ProblemCode.JOIN_NAME_TAKEN, fix=fix, name=wanted.name)
+        except (accounts.NameTaken, accounts.AccountReplaced):
+            return _name_taken(wanted.name)
         self._log.info("host joined", host=wanted.name, token=wanted.id)
         return json_response(201, given)
 
@@ -159,10 +158,12 @@ class Front:
         token = await self._tokens.check(wanted.id, wanted.secret, name=wanted.name, now=now)
         if not joining.is_host_name(wanted.name):
             raise TokenRefused(ProblemCode.JOIN_NAME_INVALID)
+        if joining.is_reserved_name(wanted.name):
+            raise accounts.NameTaken(wanted.name)
         await accounts.check_name(self._kube, wanted.name, wanted.machine)
         await self._tokens.use(token, host=wanted.name)
-        await accounts.grant(self._kube, wanted.name, wanted.machine)
-        return await self._credential(wanted.name)
+        uid = await accounts.grant(self._kube, wanted.name, wanted.machine)
+        return await self._credential(wanted.name, uid)
 
     async def _renew(self, request: Request) -> Response:
         token = _bearer(request)
@@ -171,15 +172,18 @@ class Front:
         review = await self._kube.review_token(token, audiences=())
         host = accounts.host_of(review.username) if review.authenticated else ""
         if not host:
-            fix = f"If this host was not removed on purpose, join again. {_NEW_TOKEN}"
-            return problem(401, ProblemCode.HOST_CREDENTIAL_REVOKED, fix=fix)
-        return json_response(200, await self._credential(host))
+            return _revoked()
+        try:
+            # The API has verified the claims: the account that is renewed is the one that asked.
+            return json_response(200, await self._credential(host, accounts.claimed(token).uid))
+        except accounts.AccountReplaced:
+            return _revoked()
 
-    async def _credential(self, host: str) -> Credential:
+    async def _credential(self, host: str, uid: str) -> Credential:
         now = self._clock.now()
         return Credential(
             name=host,
-            token=await accounts.credential(self._kube, host),
+            token=await accounts.credential(self._kube, host, uid=uid),
             expires=now + accounts.CREDENTIAL_SECONDS,
             fleet=self._offer.fleet,
             practice_url=self._offer.practice_url,
@@ -188,19 +192,16 @@ class Front:
 
 def host_claimed(token: str) -> str:
     """The host that a token claims to be of, without a proof; empty if it claims none."""
-    parts = token.split(".")
-    if len(parts) != 3:
-        return ""
+    return accounts.host_of(accounts.claimed(token).user)
+
+
+def _join_request(body: bytes) -> JoinRequest | None:
+    """The request; None if it is not one. Without the identifier of a machine no name can belong to its sender."""
     try:
-        padded = parts[1] + "=" * (-len(parts[1]) % 4)
-        claims = msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Claims)
-    except (ValueError, msgspec.MsgspecError):
-        return ""
-    return accounts.host_of(claims.sub)
-
-
-class _Claims(msgspec.Struct, frozen=True):
-    sub: str = ""
+        wanted = msgspec.json.decode(body, type=JoinRequest)
+    except msgspec.MsgspecError:
+        return None
+    return wanted if joining.is_machine_id(wanted.machine) else None
 
 
 def _bearer(request: Request) -> str:
@@ -215,6 +216,20 @@ def _is_api(path: str) -> bool:
 def _not_a_host() -> Response:
     fix = f"Use the credential that 'runyard host join' wrote. {_NEW_TOKEN}"
     return problem(401, ProblemCode.HOST_CREDENTIAL_NEEDED, fix=fix)
+
+
+def _revoked() -> Response:
+    fix = f"If this host was not removed on purpose, join again. {_NEW_TOKEN}"
+    return problem(401, ProblemCode.HOST_CREDENTIAL_REVOKED, fix=fix)
+
+
+def _name_taken(name: str) -> Response:
+    fix = "Choose another name with --name"
+    if joining.is_reserved_name(name):
+        fix += "; host-1, host-2 and so on are for the main machine's own hosts"
+    else:
+        fix += f"; or, if that machine is gone, on the main machine: runyard host remove {name}"
+    return problem(409, ProblemCode.JOIN_NAME_TAKEN, fix=fix, name=name)
 
 
 def _token_refused(refused: TokenRefused) -> Response:

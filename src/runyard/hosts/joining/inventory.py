@@ -2,9 +2,10 @@
 
 Draining is a cordon: no new Pods, and the pool operator removes runners of cordoned hosts that have no job. A runner
 with a job finishes it. Removing ends the credential first, so that the host cannot register again, and then deletes the
-Node; its Pods follow, by the operator and by the API's own collector.
+Node; its Pods follow, by the operator and by the API's own collector. Only a host that joined is removed, or what an
+interrupted removal has left of it: a Node without an account, of a runtime that our agents run.
 
-All of it is idempotent, and works on any cluster.
+All of it is idempotent. Listing, cordoning and draining work on any cluster.
 """
 
 import contextlib
@@ -23,6 +24,7 @@ from runyard.wire.instants import from_rfc3339
 
 _ENDED = ("Succeeded", "Failed")
 _ASK_EVERY = 1.0
+_RUNTIMES = (names.NODE_RUNTIME_TART, names.NODE_RUNTIME_PROCESS)
 
 
 class HostView(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,14 +112,17 @@ async def remove(kube: Kube, name: str) -> bool:
 
 
 async def check_removable(kube: Kube, name: str) -> None:
-    """Raise `HostOfMain` if the host has an account that no join made."""
-    account = rights.host_account(name)
-    try:
+    """Raise `HostOfMain` if the host has an account that no join made, or is a Node of something else."""
+    if name in await accounts.joined(kube):
+        return
+    with contextlib.suppress(NotFound):
+        account = rights.host_account(name)
         await kube.get(SERVICE_ACCOUNTS, account, namespace=names.CONTROLLER_NAMESPACE)
-    except NotFound:
-        return  # removed before; its Node may be left
-    if name not in await accounts.joined(kube):
         raise HostOfMain(name)
+    with contextlib.suppress(NotFound):
+        node = await kube.get_as(NODES, name, Node)
+        if node.metadata.labels.get(names.NODE_RUNTIME, "") not in _RUNTIMES:
+            raise HostOfMain(name)
 
 
 def _view(node: Node, pods: tuple[Pod, ...], *, beat: str, joined: frozenset[str]) -> HostView:

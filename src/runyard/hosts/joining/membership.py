@@ -6,9 +6,12 @@
     join/kubeconfig        names the other files; for the agent, and for kubectl
     join/machine           the identifier of this machine: with it, it may join again under its name
 
-Invariant: the credential is in one file, for its owner alone; it is replaced whole, and its users read it again.
+Invariants:
+- The credential is in one file, for its owner alone; it is replaced whole, and its users read it again.
+- An authority is used only if its file holds exactly one certificate, with the public key that the token named.
 """
 
+import contextlib
 import random
 from pathlib import Path
 
@@ -16,7 +19,8 @@ import msgspec
 import yaml
 
 from runyard.files import write_whole
-from runyard.wire.joining import TLS_NAME, Credential
+from runyard.http.tls import TlsError, only_certificate, public_key_hash
+from runyard.wire.joining import TLS_NAME, Credential, is_machine_id
 
 FOLDER = "join"
 _ID_BYTES = 16
@@ -31,6 +35,7 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str
     authority: str  # PEM
+    pin: str  # what the token says about the authority
     credential: Credential
 
 
@@ -42,8 +47,11 @@ class Membership(msgspec.Struct, frozen=True, kw_only=True):
     fleet: str
     namespace: str
     practice_url: str = ""
+    pin: str = ""  # of the authority; empty if an early version wrote this
     labels: str = ""
     driver: str = ""
+    runner: str = ""  # directory of the Actions runner for processes, with a real GitHub
+    settings: tuple[str, ...] = ()  # further arguments of the agent
 
 
 class MembershipFiles:
@@ -76,14 +84,22 @@ class MembershipFiles:
         path = self.folder / "machine"
         try:
             found = path.read_text(encoding="ascii").strip()
-        except FileNotFoundError:
+        except (FileNotFoundError, UnicodeError):
             found = ""
-        if not found:
+        if not is_machine_id(found):  # a damaged one would be refused
             found = rng.randbytes(_ID_BYTES).hex()
             write_whole(path, found + "\n")
         return found
 
-    def write(self, joined: Joined, *, labels: str, driver: str) -> Membership:
+    def write(
+        self,
+        joined: Joined,
+        *,
+        labels: str,
+        driver: str,
+        runner: Path | None = None,
+        settings: tuple[str, ...] = (),
+    ) -> Membership:
         """Store what the main machine gave; replaces what an earlier one gave."""
         given = joined.credential
         membership = Membership(
@@ -92,8 +108,11 @@ class MembershipFiles:
             fleet=given.fleet,
             namespace=given.namespace,
             practice_url=given.practice_url,
+            pin=joined.pin,
             labels=labels,
             driver=driver,
+            runner=str(runner or ""),
+            settings=settings,
         )
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.write_token(given)
@@ -106,6 +125,15 @@ class MembershipFiles:
         """Replace the credential."""
         write_whole(self.token, given.token + "\n")
 
+    def remove(self) -> bool:
+        """Forget the main machine, the credential first; whether there was anything. The identifier stays."""
+        found = False
+        for path in (self.token, self.kubeconfig, self._authority, self._membership):
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+                found = True
+        return found
+
     def read(self) -> Membership:
         """What was stored; raises `NotJoined`."""
         try:
@@ -117,8 +145,15 @@ class MembershipFiles:
         raise NotJoined(f"{cause}. Join with 'runyard host join URL TOKEN'")
 
     def authority(self) -> str:
-        """The authority of the main machine; raises `NotJoined`."""
-        return _text(self._authority)
+        """The authority of the main machine, if it is the one that the token named; raises `NotJoined`."""
+        text, pin = _text(self._authority), self.read().pin
+        try:
+            certificate = only_certificate(text.encode())
+            if pin and public_key_hash(certificate) != pin:
+                raise TlsError("it is not the one that the token named", "restore it")
+        except TlsError as error:
+            raise _unusable(self._authority, error.cause) from error
+        return certificate.decode("ascii")
 
     def credential(self) -> str:
         """The present credential; raises `NotJoined`."""
@@ -154,6 +189,10 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="ascii")
     except (OSError, UnicodeError) as error:
-        raise NotJoined(
-            f"{path} cannot be read ({error}). Join again with 'runyard host join URL TOKEN'"
-        ) from error
+        raise _unusable(path, str(error)) from error
+
+
+def _unusable(path: Path, why: str) -> NotJoined:
+    return NotJoined(
+        f"{path} cannot be used ({why}). Join again with 'runyard host join URL TOKEN'"
+    )

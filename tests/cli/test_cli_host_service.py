@@ -1,0 +1,392 @@
+"""`runyard host join` installs the agent's service, starts it anew, and `runyard host leave` removes both."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.cli.servicesupport import use_computer
+from tests.hosts.joining.joinsupport import Served
+from tests.hosts.services.computer import Computer
+from tests.hosts.services.managers import sections, words
+from tests.vm.process_harness import IMAGE
+
+from runyard.cli import hostjoin, hostservice, servicehere
+from runyard.cli.agent import Flags, agent
+from runyard.cli.joinedagent import joined_host
+from runyard.cli.main import cli
+from runyard.cli.main import run as run_cli
+from runyard.cli.options import BadSetting
+from runyard.clock import RealClock
+from runyard.embedded.lock import DirectoryLock
+from runyard.embedded.up.practice import IMAGES
+from runyard.hosts.joining.membership import MembershipFiles
+from runyard.vm.contract import VmSpec
+from runyard.vm.guest.image import build_image
+from runyard.vm.registry import Wanted, image_directory, open_driver
+
+assert hostjoin and hostservice  # loaded before a test replaces the clock that they take
+
+
+def run(*argv: str) -> int:
+    """The command's exit code, however it is given."""
+    try:
+        return run_cli(cli, name="runyard", argv=["host", *argv])
+    except SystemExit as ended:
+        return int(ended.code or 0)
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    made = Served(tmp_path / "main")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def real_github(tmp_path: Path) -> Iterator[Served]:
+    made = Served(tmp_path / "main", practice="")
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=["launchd", "systemd"])
+def computer(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Computer:
+    return use_computer(request.param, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Computer:
+    monkeypatch.setenv("RUNYARD_ISOLATION", "none")
+    made = use_computer("systemd", tmp_path, monkeypatch)
+    monkeypatch.setenv("RUNYARD_ISOLATION", "none")  # no sandbox is probed, which takes time
+    return made
+
+
+def join(served: Served, *more: str) -> int:
+    return run("join", served.url, served.token(), "--name", "mini-2", *more)
+
+
+def data_of(computer: Computer) -> Path:
+    return computer.home / ".local" / "share" / "runyard-agent"
+
+
+def environment_of(computer: Computer, name: str = "runyard-agent.service") -> dict[str, str]:
+    file = computer.home / ".config" / "systemd" / "user" / name
+    service = sections(file.read_text())["Service"]
+    pairs = [words(text)[0].partition("=") for key, text in service if key == "Environment"]
+    return {name: value for name, _, value in pairs}
+
+
+def tart(folder: Path) -> Path:
+    """A program that says that it is tart, which is all that joining asks of it."""
+    folder.mkdir()
+    program = folder / "tart"
+    program.write_text("#!/bin/sh\necho 2.32.1\n")
+    program.chmod(0o755)
+    return program
+
+
+def runner(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "run.sh").write_text("#!/bin/sh\n# the real one\n")
+    return folder
+
+
+# ── install, join again, leave ──────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.slow
+def test_a_host_that_joined_runs_its_agent_until_it_leaves(
+    computer: Computer, served: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = data_of(computer)
+    assert join(served, "--json") == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["event"] for each in events] == ["driver", "joined", "service", "status", "next"]
+    assert (events[2]["change"], events[2]["pid"]) == ("installed", 101)
+    (argv,) = computer.running
+    assert Path(argv[0]).is_absolute()
+    assert argv[1:] == ["agent", "--joined", "--data", str(data), "--listen", "127.0.0.1:0"]
+    assert (data / "logs" / "service.log").stat().st_mode & 0o777 == 0o600
+    files = MembershipFiles(data)
+    first, identifier = files.credential(), (files.folder / "machine").read_text()
+
+    assert run("status", "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["pid"], shown["joined"]["name"], shown["joined"]["url"]) == (
+        101,
+        "mini-2",
+        served.url,
+    )
+
+    # Joining again, for instance because the main machine has another address.
+    assert join(served, "--json") == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (events[2]["change"], events[2]["pid"]) == ("restarted", 102)
+    assert computer.running == [argv]
+    assert served.works(files.credential()) and not served.works(first)
+
+    assert run("leave") == 0
+    assert "runyard host remove mini-2" in capsys.readouterr().out
+    assert computer.running == []
+    assert not computer.manager().path("agent").exists()
+    assert [each.name for each in files.folder.iterdir()] == ["machine"]
+    assert (files.folder / "machine").read_text() == identifier
+    assert run("leave") == 0
+    assert "nothing to do" in capsys.readouterr().out
+    assert run("status") == 1
+    assert "has joined no machine" in capsys.readouterr().out
+    assert join(served) == 0  # under the same name: it is the same machine
+    assert len(computer.running) == 1
+
+
+@pytest.mark.slow
+def test_options_reach_the_agent_and_joining_again_replaces_all_of_them(
+    linux: Computer, served: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tart(linux.home / "tools")
+    (linux.home / "runner.tar.gz").write_bytes(b"\x1f\x8b")
+    digest = "ab" * 32
+    given = (
+        *("--tart-binary", "./tools/tart", "--driver", "tart", "--vm-slots", "1"),
+        *("--insecure-registry", "10.0.0.5:5000", "--insecure-registry", "10.0.0.6:5000"),
+        *("--runner", "runner.tar.gz", "--runner-sha256", digest),
+    )
+    assert join(served, *given) == 0
+    (argv,) = linux.running
+    parsed = agent.make_context("agent", argv[2:]).params
+    assert (parsed["driver"], parsed["vm_slots"]) == ("tart", 1)
+    assert parsed["tart_binary"] == f"{linux.home}/tools/tart"
+    assert parsed["insecure_registry"] == ("10.0.0.5:5000", "10.0.0.6:5000")
+    assert parsed["runner_archive"] == f"{linux.home}/runner.tar.gz"
+    assert parsed["runner_sha256"] == digest
+    capsys.readouterr()
+    assert join(served, "--driver", "process") == 0
+    assert "service replaced" in capsys.readouterr().out
+    (argv,) = linux.running
+    assert argv[2:] == [
+        *("--joined", "--data", str(data_of(linux)), "--driver", "process"),
+        *("--listen", "127.0.0.1:0"),
+    ]
+
+
+@pytest.mark.slow
+def test_two_directories_have_two_services_and_leaving_with_one_keeps_the_other(
+    linux: Computer, served: Served
+) -> None:
+    assert join(served) == 0
+    second = ("--data", "second")
+    assert run("join", served.url, served.token(), "--name", "mini-3", *second) == 0
+    assert len(linux.running) == 2
+    assert run("status", *second) == 0
+    assert run("leave") == 0
+    assert [argv[4] for argv in linux.running] == [f"{linux.home}/second"]
+    assert MembershipFiles(linux.home / "second").read().name == "mini-3"
+
+
+def test_settings_of_the_environment_reach_the_service(
+    linux: Computer, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TART_HOME", "/Volumes/fast/tart")
+    monkeypatch.setenv("SSL_CERT_FILE", "/etc/ours.pem")
+    assert join(served) == 0
+    found = environment_of(linux)
+    assert found["TART_HOME"] == "/Volumes/fast/tart"
+    assert (found["SSL_CERT_FILE"], found["RUNYARD_ISOLATION"]) == ("/etc/ours.pem", "none")
+    assert found["HOME"] == str(linux.home)
+
+
+def test_without_a_service_manager_the_command_is_printed(
+    linux: Computer, served: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    linux.set(no_session=True)
+    assert join(served) == 0
+    said = capsys.readouterr().out
+    assert "no service is installed" in said and "agent --joined" in said
+    assert served.works(MembershipFiles(data_of(linux)).credential())
+
+
+def test_an_agent_that_was_started_by_hand_is_to_be_started_anew_after_joining_again(
+    linux: Computer, served: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert join(served, "--no-service") == 0
+    assert "Start the agent, and" in capsys.readouterr().out
+    lock = DirectoryLock(data_of(linux))
+    lock.acquire()
+    try:
+        assert join(served, "--no-service") == 0
+        assert "Stop the agent that runs here, and start it" in capsys.readouterr().out
+        assert run("leave") == 1
+        assert "still runs here" in capsys.readouterr().err
+        assert MembershipFiles(data_of(linux)).credential()
+    finally:
+        lock.release()
+    assert run("leave") == 0
+
+
+# ── refused before the token is sent ────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.slow
+def test_what_no_service_can_be_made_of_is_refused_before_the_token_is_used(
+    linux: Computer,
+    served: Served,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # A directory that a unit cannot carry.
+    assert join(served, "--data", f"{linux.home}/x\x07") == 2
+    assert "no service manager takes" in capsys.readouterr().err
+
+    # A program that is gone tomorrow.
+    with monkeypatch.context() as patched:
+        patched.setattr(servicehere, "TEMPORARY", (Path(sys.prefix),))
+        assert join(served) == 2
+        assert "uv tool install" in capsys.readouterr().err
+        assert join(served, "--no-service") == 0
+        capsys.readouterr()
+
+    # Another agent, which would keep the service from starting.
+    lock = DirectoryLock(data_of(linux))
+    lock.acquire()
+    try:
+        assert join(served) == 2
+    finally:
+        lock.release()
+    assert "is in use by an agent" in capsys.readouterr().err
+
+    # A password that the service could not have.
+    program = tart(linux.home / "tools")
+    monkeypatch.setenv("TART_REGISTRY_PASSWORD", "hush")
+    assert join(served, "--driver", "tart", "--tart-binary", str(program)) == 2
+    said = capsys.readouterr().err
+    assert "tart login" in said and "hush" not in said
+    assert sorted(served.states()) == ["used", *["valid"] * 4]
+    assert linux.running == []
+
+
+@pytest.mark.slow
+def test_processes_of_the_real_github_need_a_runner_before_the_token_is_used(
+    linux: Computer, real_github: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (linux.home / "empty").mkdir()
+    (linux.home / "runner.tar.gz").write_bytes(b"\x1f\x8b")
+    refused = {
+        (): "give the directory of an unpacked one with --runner",
+        ("--runner", "empty"): "run.sh",
+        ("--runner", "runner.tar.gz"): "directory of an unpacked actions runner",
+        ("--runner-sha256", "ab" * 32): "Give that too",
+    }
+    for given, said in refused.items():
+        assert join(real_github, *given) == 2
+        assert said in capsys.readouterr().err
+    assert real_github.states() == ["valid"] * len(refused)
+    assert not (data_of(linux) / "join" / "token").exists()
+    program = tart(linux.home / "tools")
+    assert join(real_github, "--driver", "tart", "--tart-binary", str(program)) == 0  # stock images
+
+
+def test_the_agent_makes_the_images_of_the_practice_github_in_a_new_directory(
+    linux: Computer, served: Served
+) -> None:
+    assert join(served) == 0
+    (argv,) = linux.running
+
+    async def start() -> str:
+        async with joined_host(flags_of(argv), clock=RealClock()) as host:
+            return host.flags.runner_archive
+
+    assert Path(asyncio.run(start())).is_file()
+    assert image_directory(data_of(linux) / "images", IMAGES[0]).is_dir()
+
+
+@pytest.mark.slow
+def test_the_agent_makes_the_images_of_a_real_github_from_the_runner_it_was_given(
+    linux: Computer, real_github: Served, tmp_path: Path
+) -> None:
+    given = runner(tmp_path / "runner")
+    assert join(real_github, "--runner", str(given)) == 0
+    (argv,) = linux.running
+    images = data_of(linux) / "images"
+    built = image_directory(images, IMAGES[0]) / "work" / "runner" / "run.sh"
+    assert "the real one" in built.read_text()
+    (given / "run.sh").write_text("#!/bin/sh\n# a newer one\n")  # it updates itself
+
+    async def start() -> None:
+        async with joined_host(flags_of(argv), clock=RealClock()) as host:
+            assert host.flags.runner_archive == ""
+
+    asyncio.run(start())
+    assert "a newer one" in built.read_text()
+    (given / "run.sh").unlink()
+    with pytest.raises(BadSetting, match="join again with another --runner"):
+        asyncio.run(start())
+
+
+def flags_of(argv: list[str]) -> Flags:
+    """The agent's flags for the words of its service."""
+    given = agent.make_context("agent", argv[2:]).params
+    images = given["images"] or given["data"] / "images"
+    return msgspec.convert({**given, "images": images}, Flags)
+
+
+# ── leaving while something runs ────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.slow
+def test_leaving_ends_no_runner_unless_it_is_forced(
+    linux: Computer, served: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert join(served) == 0
+    home = data_of(linux) / "vm"
+    source = linux.home / "source"
+    scripts = linux.home / "scripts"
+
+    async def started() -> None:
+        build_image(image_directory(source, IMAGE), runner=runner(scripts))
+        boot = image_directory(source, IMAGE) / "boot.sh"
+        boot.write_text("#!/bin/sh\nexec sleep 86400\n")
+        wanted = Wanted(home=home, driver="process", images=source, isolation="none")
+        driver = (await open_driver(wanted, clock=RealClock())).driver
+        await driver.pull(IMAGE)
+        await driver.create(VmSpec(name="vm", image=IMAGE, cpu_milli=1, memory_mb=1))
+        await driver.start("vm")
+
+    os.environ["PATH"] += os.pathsep + os.defpath
+    asyncio.run(started())
+    assert run("leave") == 1
+    said = capsys.readouterr().err
+    assert "1 runner still runs here" in said and "runyard host drain mini-2" in said
+    assert len(linux.running) == 1
+    assert run("leave", "--force") == 0
+    assert linux.running == []
+    assert run("leave") == 0
+
+
+# ── the log ─────────────────────────────────────────────────────────────────────────────────────────
+
+WRITES = """
+import sys
+from pathlib import Path
+from runyard.cli.servicelog import ShortLog
+log = ShortLog(Path(sys.argv[1]), limit=1000)
+for number in range(500):
+    log.write(f"line {number:04}\\n")
+log.flush()
+"""
+
+
+def test_the_log_of_an_agent_stays_small_however_long_it_runs(tmp_path: Path) -> None:
+    path = tmp_path / "service.log"
+    with path.open("a") as output:
+        subprocess.run([sys.executable, "-c", WRITES, str(path)], stderr=output, check=True)
+    assert path.read_text().endswith("line 0499\n")
+    assert path.stat().st_size + (tmp_path / "service.log.1").stat().st_size < 2100
