@@ -84,7 +84,7 @@ ROWS = (
         key="unheard",
         what="a webhook arrived and is not committed",
         left="an event that GitHub will not send again",
-        repair="the audit of GitHub's deliveries",
+        repair="the job's next event, its Pod's end, or the audit of GitHub's deliveries",
         bound=60.0,
         clock="the audit: every 20 s, deliveries older than 30 s",
     ),
