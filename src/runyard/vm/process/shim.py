@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from runyard.vm.process.network import Network
 
 _WAITING = 16  # connections that guest_init.py has not taken yet
+_TOKENS = (
+    "env/sa_token",
+    "run/headers",
+)  # in a VM's directory: what is staged, and what its poller makes of it
 _INFO_TIMEOUT = 20.0  # seconds until bwrap has made its namespaces
 
 
@@ -38,6 +42,7 @@ class ProcessGuest(Guest):
 
     def __init__(self, state: str, order: dict[str, Any]) -> None:
         super().__init__(state, order)
+        self._vm = os.path.dirname(state)  # noqa: PTH120 as below
         self.disk = DiskWatch(
             state,
             order.get("disk_dirs", []),
@@ -173,8 +178,11 @@ class ProcessGuest(Guest):
         return cgroup.is_populated(self.group)
 
     def cleared(self) -> None:
-        """Removes its control group."""
+        """Removes its control group, and the token that its guest has left: a killed one removes nothing."""
         cgroup.remove(self.group)
+        for path in _TOKENS:
+            with contextlib.suppress(OSError):
+                os.unlink(f"{self._vm}/{path}")  # noqa: PTH108 pathlib is slow to import
 
     def remark(self, code: int | None) -> str:
         """Whether the kernel killed processes of it."""
