@@ -81,3 +81,43 @@ def test_a_bad_flag_is_one_line(
     assert run(cli, name="runyard", argv=["manifests", *argv]) == 2
     captured = capsys.readouterr()
     assert captured.out == "" and said in captured.err and captured.err.count("\n") == 1
+
+
+def test_hosts_may_run_other_pods_and_read_named_secrets_where_it_is_allowed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    flags = ("--pods-namespace", "results", "--secret", "results/database")
+    text = printed(capsys, "--component", "agent", "--host", "mini-1", "--namespace", "ci", *flags)
+    objects = [each for each in yaml.safe_load_all(text) if "results" in yaml.safe_dump(each)]
+    roles = {each["metadata"]["name"]: each for each in objects if each["kind"] == "Role"}
+    assert {each["metadata"]["namespace"] for each in roles.values()} == {"results"}
+    assert roles["runyard-host-environment"]["rules"] == [
+        {
+            "apiGroups": [""],
+            "resources": ["secrets"],
+            "resourceNames": ["database"],
+            "verbs": ["get"],
+        }
+    ]
+    bound = {each["roleRef"]["name"]: each for each in objects if each["kind"] == "RoleBinding"}
+    assert bound.keys() == roles.keys()
+    subjects = [subject for each in bound.values() for subject in each["subjects"]]
+    assert {(each["namespace"], each["name"]) for each in subjects} == {
+        ("tuist", "tart-kubelet-mini-1")
+    }
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--pods-namespace", "results"), "need --host"),
+        (("--host", "a", "--pods-namespace", "tuist"), "accounts of the components"),
+        (("--host", "a", "--secret", "database"), "NAMESPACE/NAME"),
+        (("--host", "a", "--config-map", "results/A_B"), "not a valid Kubernetes name"),
+    ],
+)
+def test_what_would_allow_hosts_too_much_or_nothing_is_refused(
+    capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], words: str
+) -> None:
+    assert run(cli, name="runyard", argv=["manifests", *flags]) == 2
+    assert words in capsys.readouterr().err

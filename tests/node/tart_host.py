@@ -92,9 +92,11 @@ class TartHost:
         finally:
             await way.close()
 
-    async def add_pod(self, name: str, *, image: str, grace: int = 5) -> None:
+    async def add_pod(
+        self, name: str, *, image: str, grace: int = 5, space: str = SPACE, **container: Any
+    ) -> None:
         """Add a Pod that is no runner and bound to this host."""
-        await self.kube.create(SERVICE_ACCOUNTS, {"metadata": {"name": name}}, namespace=SPACE)
+        await self.kube.create(SERVICE_ACCOUNTS, {"metadata": {"name": name}}, namespace=space)
         body = {
             "metadata": {"name": name},
             "spec": {
@@ -104,19 +106,19 @@ class TartHost:
                 "serviceAccountName": name,
                 "restartPolicy": "Never",
                 "terminationGracePeriodSeconds": grace,
-                "containers": [{"name": "main", "image": image}],
+                "containers": [{"name": "main", "image": image, **container}],
             },
         }
-        await self.kube.create(PODS, body, namespace=SPACE)
+        await self.kube.create(PODS, body, namespace=space)
 
-    async def pod(self, name: str) -> dict[str, Any] | None:
+    async def pod(self, name: str, *, space: str = SPACE) -> dict[str, Any] | None:
         try:
-            return await self.kube.get(PODS, name, namespace=SPACE)
+            return await self.kube.get(PODS, name, namespace=space)
         except NotFound:
             return None
 
-    async def phase(self, name: str) -> str:
-        found = await self.pod(name)
+    async def phase(self, name: str, *, space: str = SPACE) -> str:
+        found = await self.pod(name, space=space)
         return "gone" if found is None else str(found.get("status", {}).get("phase", ""))
 
     async def node(self) -> dict[str, Any] | None:
@@ -134,9 +136,9 @@ class TartHost:
         except TimeoutError:
             raise AssertionError(f"{what}\n{self.log.read_text()[-4000:]}") from None
 
-    async def until_phase(self, name: str, phase: str) -> None:
+    async def until_phase(self, name: str, phase: str, *, space: str = SPACE) -> None:
         async def reached() -> bool:
-            return await self.phase(name) == phase
+            return await self.phase(name, space=space) == phase
 
         await self.until(reached, what=f"{name} did not become {phase}")
 

@@ -18,7 +18,7 @@ def test_values_and_fields_are_resolved_in_order_and_the_last_wins() -> None:
         EnvVar(name="A", value="2\nlines"),
         EnvVar(name="EMPTY"),
     )
-    assert resolve_env(variables, (), FIELDS) == (("A", "2\nlines"), ("UID", "u"), ("EMPTY", ""))
+    assert resolve_env(variables, FIELDS) == (("A", "2\nlines"), ("UID", "u"), ("EMPTY", ""))
 
 
 REFUSED = {
@@ -39,12 +39,7 @@ REFUSED = {
 @pytest.mark.parametrize(("variable", "words"), REFUSED.values(), ids=list(REFUSED))
 def test_an_unsupported_variable_is_named_in_the_error(variable: EnvVar, words: str) -> None:
     with pytest.raises(UnsupportedSpec, match=words):
-        resolve_env((variable,), (), FIELDS)
-
-
-def test_env_from_is_refused() -> None:
-    with pytest.raises(UnsupportedSpec, match="envFrom"):
-        resolve_env((), ({"secretRef": {"name": "s"}},), FIELDS)
+        resolve_env((variable,), FIELDS)
 
 
 CPUS = {"8": 8000, "4500m": 4500, "0.5": 500, "1m": 1}

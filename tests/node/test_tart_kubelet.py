@@ -8,10 +8,11 @@ from pathlib import Path
 
 import controlplane
 import pytest
+from tests.conformance.kube import clusters
 from tests.conformance.kube.test_real_fleet import cluster_of
 from tests.node.tart_host import IMAGE, NODE, SPACE, TartHost, tart_host
 
-from runyard.kube.kinds import PODS
+from runyard.kube.kinds import CONFIG_MAPS, NAMESPACES, PODS, SECRETS
 from runyard.wire import names
 
 # Guests: one that works until its file says that it may end, one that ignores its shutdown.
@@ -22,6 +23,12 @@ exit 0
 STUBBORN = """#!/bin/sh
 trap '' TERM
 while :; do sleep 1; done
+"""
+KEEPS_ITS_SETTINGS = """#!/bin/sh
+. "$STANDIN_SHARES/env/tuist.env"
+printf '%s\\n' "$MODE" "$DATABASE_URL" >"$HOME/settings.new"
+mv "$HOME/settings.new" "$HOME/settings"
+while ! [ -e "$HOME/finish" ]; do sleep 0.1; done
 """
 Scenario = Callable[[TartHost], Awaitable[None]]
 
@@ -75,11 +82,65 @@ def test_a_pod_becomes_one_vm_whatever_happens_to_the_agent() -> None:
     play(serve_a_pod_through_a_crash)
 
 
+async def serve_a_pod_that_is_no_runner(host: TartHost) -> None:
+    """A Pod like the processor's: in another namespace, with its settings from a Secret and a ConfigMap."""
+    image = host.tart.image(IMAGE, {"boot": KEEPS_ITS_SETTINGS})
+    await host.kube.create(NAMESPACES, {"metadata": {"name": "results"}})
+    for kind, data in (
+        (SECRETS, {"url": "cG9zdGdyZXM6Ly94"}),
+        (CONFIG_MAPS, {"MODE": "processor"}),
+    ):
+        body = {"metadata": {"name": "database"}, "data": data}
+        await host.kube.create(kind, body, namespace="results")
+    await host.start()
+    from_secret = {"secretKeyRef": {"name": "database", "key": "url"}}
+    await host.add_pod(
+        "work",
+        image=image,
+        space="results",
+        env=[{"name": "DATABASE_URL", "valueFrom": from_secret}],
+        envFrom=[{"configMapRef": {"name": "database"}}],
+    )
+    pods = ("--pods-namespace", "results")
+    allow(host, *pods)
+
+    async def says_what_is_missing() -> bool:
+        return "--secret results/database" in str(await host.pod("work", space="results"))
+
+    await host.until(says_what_is_missing, what="the Pod does not say which right is missing")
+    allow(host, *pods, "--secret", "results/database", "--config-map", "results/database")
+    await host.until_phase("work", "Running", space="results")
+    (vm,) = host.vms
+    kept = Path(host.tart.storage.local(vm).path) / "guest-disk" / "settings"
+    assert sorted(kept.read_text().split()) == ["postgres://x", "processor"]
+    await host.kube.delete(PODS, "work", namespace="results")
+
+    async def gone() -> bool:
+        return await host.phase("work", space="results") == "gone"
+
+    await host.until(gone, what="the Pod was not deleted")
+    assert "postgres://x" not in host.log.read_text()
+
+
+def allow(host: TartHost, *flags: str) -> None:
+    """Allow the host what it may do elsewhere, as an administrator does."""
+    config = host.layout.root / "admin.kubeconfig"
+    text = clusters.manifests("--component", "agent", "--host", NODE, *flags)
+    clusters.kubectl(config, "apply", "-f", "-", stdin=text)
+
+
 @pytest.mark.slow
 def test_the_same_on_a_real_api_server_with_the_admission_fence(
     audited_plane: controlplane.ControlPlane,
 ) -> None:
     play(serve_a_pod_through_a_crash, audited_plane)
+
+
+@pytest.mark.slow
+def test_a_pod_of_another_namespace_gets_its_settings_once_the_host_may_read_them(
+    audited_plane: controlplane.ControlPlane,
+) -> None:
+    play(serve_a_pod_that_is_no_runner, audited_plane)
 
 
 @pytest.mark.slow
@@ -97,6 +158,23 @@ def test_a_vm_that_is_gone_already_does_not_keep_its_pod() -> None:
         await host.start()
         await host.until_phase("a", "gone")
         assert host.vms == []
+
+    play(scenario)
+
+
+@pytest.mark.slow
+def test_a_tart_that_hangs_does_not_keep_a_deleted_pods_vm_running() -> None:
+    async def scenario(host: TartHost) -> None:
+        image = host.tart.image(IMAGE, {"boot": STUBBORN})
+        await host.start()
+        await host.add_pod("a", image=image, grace=1)
+        await host.until_phase("a", "Running")
+        (vm,) = host.vms
+        for command in ("stop", "exec"):
+            host.tart.set(f"hang-{command}", "ignore-term")
+        await host.kube.delete(PODS, "a", namespace=SPACE)
+        await host.until_phase("a", "gone")
+        assert vm not in host.vms
 
     play(scenario)
 

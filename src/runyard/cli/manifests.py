@@ -10,6 +10,7 @@ from runyard.wire import names
 _COMPONENTS = ("crd", "server", "operator", "agent")
 _OPTIONAL = ("interchange",)
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_OBJECT = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 
 
@@ -40,8 +41,36 @@ _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
     show_default=True,
     help="Namespace of the accounts that server, operator and agents use.",
 )
+@click.option(
+    "--pods-namespace",
+    "pod_namespaces",
+    metavar="NAMESPACE",
+    multiple=True,
+    help="Also allow hosts to run Pods of this namespace that are no runners; may be repeated.",
+)
+@click.option(
+    "--secret",
+    "secrets",
+    metavar="NAMESPACE/NAME",
+    multiple=True,
+    help="Also allow hosts to read this Secret, for the environment of such Pods; may be repeated.",
+)
+@click.option(
+    "--config-map",
+    "config_maps",
+    metavar="NAMESPACE/NAME",
+    multiple=True,
+    help="Also allow hosts to read this ConfigMap; may be repeated.",
+)
 def manifests(
-    *, components: Sequence[str], hosts: Sequence[str], namespace: str, controller_namespace: str
+    *,
+    components: Sequence[str],
+    hosts: Sequence[str],
+    namespace: str,
+    controller_namespace: str,
+    pod_namespaces: Sequence[str],
+    secrets: Sequence[str],
+    config_maps: Sequence[str],
 ) -> None:
     """Print the Kubernetes objects that a cluster needs, as YAML for kubectl.
 
@@ -62,6 +91,7 @@ def manifests(
     \b
     runyard manifests | kubectl apply -f -
     runyard manifests --component agent --host mini-1 --host mini-2 | kubectl apply -f -
+    runyard manifests --component agent --host mini-1 --pods-namespace results --secret results/database
     runyard manifests | kubectl diff -f -                      what an upgrade would change
     kubectl -n tuist create token tart-kubelet-mini-1          a credential for the agent on mini-1
     """
@@ -78,23 +108,54 @@ def manifests(
             f"--namespace and --controller-namespace are both {namespace!r}: a host could then create a token of the"
             " server. Use two namespaces"
         )
-    click.echo(_text(components or _COMPONENTS, hosts, namespace, controller_namespace), nl=False)
+    more = (
+        tuple(_checked("--pods-namespace", name, _NAMESPACE) for name in pod_namespaces),
+        tuple(_pair("--secret", pair) for pair in secrets),
+        tuple(_pair("--config-map", pair) for pair in config_maps),
+    )
+    if any(more) and not hosts:
+        raise click.UsageError("--pods-namespace, --secret and --config-map need --host NAME")
+    if controller_namespace in pod_namespaces:
+        raise click.UsageError(
+            f"--pods-namespace {controller_namespace} holds the accounts of the components: a host could then create a"
+            " token of the server. Run these Pods in another namespace"
+        )
+    text = _text(components or _COMPONENTS, hosts, namespace, controller_namespace, more)
+    click.echo(text, nl=False)
 
 
-def _checked(flag: str, name: str, allowed: re.Pattern[str]) -> None:
+def _checked(flag: str, name: str, allowed: re.Pattern[str]) -> str:
     if not allowed.fullmatch(name):
         raise click.UsageError(
             f"{flag}: {name!r} is not a valid Kubernetes name. Use letters, digits and '-'"
         )
+    return name
 
 
-def _text(components: Sequence[str], hosts: Sequence[str], namespace: str, controller: str) -> str:
+def _pair(flag: str, pair: str) -> tuple[str, str]:
+    space, slash, name = pair.partition("/")
+    if not slash:
+        raise click.UsageError(f"{flag}: {pair!r} is not of the form NAMESPACE/NAME")
+    return _checked(flag, space, _NAMESPACE), _checked(flag, name, _OBJECT)
+
+
+def _text(
+    components: Sequence[str],
+    hosts: Sequence[str],
+    namespace: str,
+    controller: str,
+    more: tuple[tuple[str, ...], tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]],
+) -> str:
     import yaml  # not for --help: it is slow to load
 
     from runyard.wire import install
 
     objects = install.objects(
-        components, hosts=hosts, namespace=namespace, controller_namespace=controller
+        components,
+        hosts=hosts,
+        namespace=namespace,
+        controller_namespace=controller,
+        elsewhere=install.Elsewhere(*more) if any(more) else None,
     )
     return yaml.safe_dump_all(
         objects, explicit_start=True, sort_keys=False, allow_unicode=True, width=110

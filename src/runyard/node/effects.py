@@ -10,6 +10,7 @@ from runyard.kube.events import Recorder
 from runyard.kube.kinds import PODS
 from runyard.kube.objects import Reader
 from runyard.node.deps import Deps
+from runyard.node.environment import with_plain_values
 from runyard.node.facts import HostPod, account_of, created_at, status_patch, vm_spec
 from runyard.node.images import ImageStore
 from runyard.node.metrics import BOOT_DURATION, PROVISION_DELAY
@@ -108,7 +109,8 @@ class Effects:
         """Get the guest's token, resolve its environment, clone the image."""
         deps = self._deps
         token = await self._token(pod) if pod.spec.automount_service_account_token else ""
-        spec = vm_spec(pod, record, deps.settings, token=token)
+        plain = await with_plain_values(deps.kube, pod, node=deps.settings.node_name)
+        spec = vm_spec(plain, record, deps.settings, token=token)
         try:
             async with deps.clock.timeout(deps.settings.deadlines.clone):
                 await deps.driver.create(spec)

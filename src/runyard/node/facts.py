@@ -156,7 +156,7 @@ def _polling(pod: HostPod, env: Mapping[str, str], settings: Settings) -> HostPo
 
 def _environment(pod: HostPod, settings: Settings) -> tuple[tuple[str, str], ...]:
     container = pod.spec.containers[0]
-    env = dict(resolve_env(container.env, container.env_from, _fields(pod)))
+    env = dict(resolve_env(container.env, _fields(pod)))
     if settings.dispatch_url and names.ENV_DISPATCH_URL in env:
         env[names.ENV_DISPATCH_URL] = settings.dispatch_url
     return tuple(env.items())

@@ -11,6 +11,8 @@ Invariants:
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from runyard.wire import manifests, names, rights
 from runyard.wire.manifests import Object, Objects
 
@@ -34,27 +36,56 @@ _ORDER = (
 _USER = "system:serviceaccount:"
 
 
+class Elsewhere(msgspec.Struct, frozen=True):
+    """What hosts may do for Pods that are no runners."""
+
+    namespaces: tuple[str, ...] = ()  # where such Pods are, beside the runners' namespace
+    secrets: tuple[tuple[str, str], ...] = ()  # namespace and name: their environment needs them
+    config_maps: tuple[tuple[str, str], ...] = ()
+
+
 def objects(
     components: Sequence[str] = COMPONENTS,
     *,
     hosts: Sequence[str] = (),
     namespace: str = names.RUNNERS_NAMESPACE,
     controller_namespace: str = names.CONTROLLER_NAMESPACE,
+    elsewhere: Elsewhere | None = None,
 ) -> Objects:
     """The objects that these components need, in the order of applying; each of `hosts` gets an account.
 
-    `namespace` holds pools and runner Pods, `controller_namespace` the accounts of the components.
+    `namespace` holds pools and runner Pods, `controller_namespace` the accounts of the components. `elsewhere` is what
+    hosts may do for Pods that are no runners; it is not renamed.
     """
     found: list[Object] = []
     for component in (*COMPONENTS, *OPTIONAL):
         if component in components:
             found += [obj for obj in _needed(component, hosts) if obj not in found]
-    found.sort(key=lambda obj: _ORDER.index(obj["kind"]))
     spaces = {
         names.RUNNERS_NAMESPACE: namespace,
         names.CONTROLLER_NAMESPACE: controller_namespace,
     }
-    return tuple(_placed(obj, spaces) for obj in found)
+    placed = [_placed(obj, spaces) for obj in found]
+    if elsewhere is not None:
+        placed += _elsewhere(elsewhere, hosts, controller_namespace)
+    return tuple(sorted(placed, key=lambda obj: _ORDER.index(obj["kind"])))
+
+
+def _elsewhere(allowed: Elsewhere, hosts: Sequence[str], accounts: str) -> Iterator[Object]:
+    """The roles in other namespaces, and their bindings to each host's account."""
+    found = [role for space in allowed.namespaces for role in rights.pod_rights(space)]
+    sources = (*allowed.secrets, *allowed.config_maps)
+    for space in dict.fromkeys(space for space, _ in sources):
+        secrets, config_maps = (
+            [name for own, name in named if own == space]
+            for named in (allowed.secrets, allowed.config_maps)
+        )
+        found += rights.source_rights(space, secrets, config_maps)
+    yield from found
+    for host in hosts:
+        for binding in rights.bound(found, rights.host_account(host)):
+            (subject,) = binding["subjects"]
+            yield {**binding, "subjects": [{**subject, "namespace": accounts}]}
 
 
 def _needed(component: str, hosts: Sequence[str]) -> Iterator[Object]:

@@ -11,7 +11,7 @@ All hosts share one role; the admission policy in `deploy/admission` limits a ho
 embedded API has the same policy built in.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from runyard.wire import manifests, names
 from runyard.wire.manifests import Object
@@ -64,6 +64,33 @@ def _binding(role: Object, account: str, name: str) -> Object:
         },
         "subjects": [subject],
     }
+
+
+def pod_rights(namespace: str) -> tuple[Object, ...]:
+    """The role of hosts whose Pods are in another namespace than the runners'."""
+    return tuple(
+        {**role, "metadata": {**role["metadata"], "namespace": namespace}}
+        for role in roles(HOST)
+        if role["metadata"].get("namespace") == names.RUNNERS_NAMESPACE
+    )
+
+
+def source_rights(
+    namespace: str, secrets: Sequence[str], config_maps: Sequence[str]
+) -> tuple[Object, ...]:
+    """The role that lets hosts read exactly these Secrets and ConfigMaps, for the environment of their Pods."""
+    rules = [
+        {"apiGroups": [""], "resources": [kind], "resourceNames": sorted(named), "verbs": ["get"]}
+        for kind, named in (("secrets", secrets), ("configmaps", config_maps))
+        if named
+    ]
+    meta = {"name": "runyard-host-environment", "namespace": namespace}
+    return ({"apiVersion": f"{_GROUP}/v1", "kind": "Role", "metadata": meta, "rules": rules},)
+
+
+def bound(roles: Sequence[Object], account: str) -> tuple[Object, ...]:
+    """The bindings of further roles to an account."""
+    return tuple(_binding(role, account, f"{account}-{role['metadata']['name']}") for role in roles)
 
 
 def granted(holders: Mapping[str, str]) -> tuple[Object, ...]:

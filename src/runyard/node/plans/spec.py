@@ -23,7 +23,8 @@ _MEMORY_UNITS = {
     "Gi": Decimal(2**30),
     "Ti": Decimal(2**40),
 }
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")  # what the guest's shell can export
+_REFERENCE = re.compile(r"\$\$|\$\(([^()]*)\)")
+ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")  # what the guest's shell can export
 
 
 class UnsupportedSpec(ValueError):
@@ -39,20 +40,36 @@ class EnvVar(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def resolve_env(
-    variables: tuple[EnvVar, ...], env_from: tuple[Any, ...], fields: Mapping[str, str]
+    variables: tuple[EnvVar, ...], fields: Mapping[str, str]
 ) -> tuple[tuple[str, str], ...]:
-    """The guest's environment in the Pod's order; of equal names the last one counts."""
-    if env_from:
-        raise UnsupportedSpec("envFrom is not supported: a host may not read Secrets or ConfigMaps")
+    """The guest's environment in the Pod's order; of equal names the last one counts.
+
+    `$(NAME)` in a value is a variable before it, `$$` a dollar, as in Kubernetes. References to Secrets and ConfigMaps
+    are replaced before (`sources.with_values`).
+    """
     resolved: dict[str, str] = {}
     for variable in variables:
-        if not _ENV_NAME.fullmatch(variable.name):
+        if not ENV_NAME.fullmatch(variable.name):
             raise UnsupportedSpec(
                 f"environment variable name {variable.name[:64]!r} is invalid:"
                 " use letters, digits and underscores, and no digit first"
             )
-        resolved[variable.name] = _value(variable, fields)
+        value = _value(variable, fields)
+        if variable.value_from is None:
+            value = _expanded(value, resolved)
+        resolved[variable.name] = value
     return tuple(resolved.items())
+
+
+def _expanded(text: str, known: Mapping[str, str]) -> str:
+    """Replaces `$(NAME)` by a known variable and `$$` by a dollar; leaves an unknown name as it is."""
+
+    def one(found: re.Match[str]) -> str:
+        if found[0] == "$$":
+            return "$"
+        return known.get(found[1], found[0])
+
+    return _REFERENCE.sub(one, text)
 
 
 def _value(variable: EnvVar, fields: Mapping[str, str]) -> str:
@@ -63,7 +80,8 @@ def _value(variable: EnvVar, fields: Mapping[str, str]) -> str:
     if path is None:
         kinds = ", ".join(sorted(source)) or "nothing"
         raise UnsupportedSpec(
-            f"environment variable {variable.name} comes from {kinds}: use a value or a fieldRef"
+            f"environment variable {variable.name} comes from {kinds}: use a value, a fieldRef,"
+            " a secretKeyRef or a configMapKeyRef"
         )
     if not isinstance(path, str) or path not in fields:
         known = ", ".join(fields)
