@@ -13,6 +13,8 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from contextvars import Context
+from copy import copy
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -117,9 +119,16 @@ class SimDriver(VmDriver):
         self._images: dict[str, ImageView] = {}
         self._pulls: dict[str, asyncio.Lock] = {}
         self._line = (uplink or Uplink(clock)).line(self.host.bandwidth)
-        self._addresses = 1
+        self._addresses = count(2)
+        self._frozen: dict[str, asyncio.Event] = {}  # by VM; set when it reacts again
         self._errors: dict[str, list[VmError]] = {}
         self._hangs: dict[str, int] = {}
+
+    def reopened(self) -> "SimDriver":
+        """Another driver of the same machine, as a restarted agent has it; planned faults are the old one's."""
+        fresh = copy(self)
+        vars(fresh).update(_pulls={}, _errors={}, _hangs={})
+        return fresh
 
     # ── faults and state, for tests ─────────────────────────────────────────────────────────────
 
@@ -138,6 +147,13 @@ class SimDriver(VmDriver):
     def slow_down(self, bandwidth: float) -> None:
         """Changes the bandwidth of this host's line."""
         self._line.set_bandwidth(bandwidth)
+
+    def freeze(self, name: str, frozen: bool = True) -> None:
+        """Lets a VM not react: calls about it wait until it does again."""
+        if frozen:
+            self._frozen.setdefault(name, asyncio.Event())
+        elif name in self._frozen:
+            self._frozen.pop(name).set()
 
     def heal(self) -> None:
         """Removes planned faults; calls that hang stay so until they are cancelled."""
@@ -203,7 +219,7 @@ class SimDriver(VmDriver):
 
     async def start(self, name: str) -> None:
         """Boots in the background, on the host."""
-        await self._fault("start")
+        await self._fault("start", name)
         vm = self._owned(name)
         if vm is None:
             raise DriverFailed(f"{name} does not exist")
@@ -222,7 +238,7 @@ class SimDriver(VmDriver):
 
     async def stop(self, name: str, *, grace: float) -> None:
         """Asks, waits, powers off."""
-        await self._fault("stop")
+        await self._fault("stop", name)
         vm = self._owned(name)
         if vm is None or vm.view.state not in _UP:
             return
@@ -236,7 +252,7 @@ class SimDriver(VmDriver):
 
     async def delete(self, name: str) -> None:
         """Remove what is not running."""
-        await self._fault("delete")
+        await self._fault("delete", name)
         await self._clock.sleep(self.host.delete_seconds)
         vm = self._owned(name)
         if vm is None:
@@ -296,7 +312,7 @@ class SimDriver(VmDriver):
     async def _exec(
         self, name: str, argv: tuple[str, ...], tty: TerminalSize | None
     ) -> AsyncIterator[ExecSession]:
-        await self._fault("exec")
+        await self._fault("exec", name)
         vm = self._vms.get(name)
         if vm is None or vm.view.state is not VmState.RUNNING:
             raise Unreachable(f"{name} is not running")
@@ -329,7 +345,7 @@ class SimDriver(VmDriver):
 
     @contextlib.asynccontextmanager
     async def _dial(self, name: str, port: int) -> AsyncIterator[Connection]:
-        await self._fault("dial")
+        await self._fault("dial", name)
         service = self.services.get(port)
         vm = self._vms.get(name)
         if service is None or vm is None or vm.view.state is not VmState.RUNNING:
@@ -343,7 +359,7 @@ class SimDriver(VmDriver):
 
     async def disk_usage(self, name: str) -> float | None:
         """What a test has set, else a third and the growth since the start."""
-        await self._fault("disk_usage")
+        await self._fault("disk_usage", name)
         await self._clock.sleep(self.host.probe_seconds)
         vm = self._vms.get(name)
         if vm is None or vm.view.state is not VmState.RUNNING:
@@ -370,8 +386,8 @@ class SimDriver(VmDriver):
         code, reason = None, ""
         try:
             await self._clock.sleep(self.host.boot_seconds)
-            self._addresses += 1
-            address = f"192.168.{64 + self._addresses // 250}.{self._addresses % 250 + 2}"
+            number = next(self._addresses)
+            address = f"192.168.{64 + number // 250}.{number % 250 + 2}"
             vm.now_is(VmState.RUNNING, address)
             code = await self.guest(vm.spec, address)
         except asyncio.CancelledError:
@@ -426,7 +442,9 @@ class SimDriver(VmDriver):
         if self._used() + size > self.host.disk:
             raise NoSpace("No space left on device")
 
-    async def _fault(self, method: str) -> None:
+    async def _fault(self, method: str, name: str = "") -> None:
+        if name in self._frozen:
+            await self._frozen[name].wait()
         left = self._hangs.get(method, 0)
         if left:
             self._hangs[method] = left - 1

@@ -22,7 +22,7 @@ def run(request: pytest.FixtureRequest, absent: Absent) -> Run:
 
     def run_scenario(scenario: Scenario, *, small: bool = False) -> None:
         with contextlib.ExitStack() as stack:
-            if small and request.param.startswith("process"):
+            if small and request.param != "sim":
                 scenario.small_disk = stack.enter_context(small_disk(absent))  # type: ignore[attr-defined]  # a function of this test alone
             DRIVERS[request.param](scenario, absent)
 

@@ -10,11 +10,12 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
 from tests.conftest import Absent
@@ -25,9 +26,11 @@ from runyard.sim.clock import VirtualClock
 from runyard.sim.driver import Host, SimDriver
 from runyard.sim.exec import Terminal
 from runyard.sim.loop import run_virtual
-from runyard.vm.contract import HostPolling, PullProgress, Stream, VmDriver, VmSpec
+from runyard.vm.contract import HostPolling, Stream, VmDriver, VmSpec
+from runyard.vm.guest import image
 from runyard.vm.shim.orders import Pace
 
+Poller = Literal["host", "guest", "tart-kubelet"]
 GUEST = "GUEST"  # the variable that sets the behaviour of a harness's guest
 NAME = "pod-1-uid-1"
 FLOOD = 100_000_000  # bytes
@@ -39,16 +42,9 @@ PACE = Pace(pause=0.01, timeout=5.0, boot=30.0)
 class Capability(Enum):
     """What a case needs of a driver or its harness, where not every one has it."""
 
-    REAL_PROCESSES = "processes that can be killed or stopped"
-    OUTPUT = "a guest whose output is the console log"
     SERVICE = "a guest that serves a port"
     TERMINAL_SIZE = "a terminal that reports a change of its size"
-    SLOW_PULL = "a pull that can be interrupted half-way"
-    FULL_DISK = "a disk that can be filled"
-    POLLING = "a host that polls on behalf of its guests"
-    RESOLVE = "a reference without a digest"
-    REGISTRY = "a registry that can be asked for an image that it does not have"
-    IGNORES_TERM = "a guest that ignores being asked to shut down"
+    POLLING = "a guest that runs a program which asks a server for a job"
 
 
 class Command(Enum):
@@ -111,37 +107,63 @@ class DriverHarness(Protocol):
         """A VM whose processes do not react, not even to be asked for their end."""
         ...
 
-    def write_log(self, name: str, text: bytes) -> None:
-        """Have the guest print this."""
+    def write_log(self, name: str) -> bytes:
+        """Have the VM print something to its console; returns what."""
+        ...
+
+    def offer_image(self) -> None:
+        """Make sure that the image is in its registry, and not on this host."""
         ...
 
     def interruptible_pull(self) -> Awaitable[None]:
-        """A pull of the image, of which less than the whole has arrived when this returns; it is cancelled then."""
+        """A pull of the image that is cancelled when a part of its bytes has arrived."""
         ...
 
-    def full_disk(self, step: str) -> contextlib.AbstractContextManager[None]:
-        """Leave too little space for this step."""
+    def full_disk(self, step: str, *, free: int = 0) -> contextlib.AbstractContextManager[None]:
+        """Leave so many bytes, too few for this step."""
         ...
 
     def runs(self, name: str) -> int:
         """How often the guest was started."""
         ...
 
-    def polled(self, runner: str, polling: HostPolling, *, token: str) -> VmSpec:
-        """A VM of an image with this runner, for which the host polls without long pauses."""
+    def polled(self, runner: str, url: str, *, who: Poller, token: str) -> VmSpec:
+        """A VM of an image with this runner, for which `who` polls without long pauses.
+
+        If the guest polls, the image has the packaged scripts. One of `tart-kubelet` has others, which copy the token
+        and remove nothing.
+        """
+        ...
+
+    def tokens(self, name: str, token: str) -> list[str]:
+        """The files of a VM that hold the token."""
         ...
 
 
-def _polled(image: str, polling: HostPolling, token: str) -> VmSpec:
+def _polled(image: str, url: str, who: Poller, token: str) -> VmSpec:
     return VmSpec(
         name=NAME,
         image=image,
         cpu_milli=4000,
         memory_mb=8192,
-        env=(("TUIST_RUNNER_DISPATCH_URL", polling.url), ("RESULT", "42")),
+        env=(
+            ("TUIST_RUNNER_DISPATCH_URL", url),
+            ("RUNYARD_POLL_PAUSE", "0.01"),
+            ("RESULT", "42"),
+        ),
         token=token,
-        polling=polling,
+        polling=HostPolling(url=url) if who == "host" else None,
     )
+
+
+def _files_with(folder: Path, text: str) -> list[str]:
+    """The files below a folder that hold this text."""
+    found = []
+    for path in sorted(folder.rglob("*")):
+        with contextlib.suppress(OSError):  # a pipe, or a file that has just been removed
+            if path.is_file() and not path.is_symlink() and text.encode() in path.read_bytes():
+                found.append(path.name)
+    return found
 
 
 class Lacking:
@@ -151,23 +173,73 @@ class Lacking:
     commands: ClassVar[Mapping[Command, tuple[str, ...]]] = SHELL
     disk_steps: ClassVar[tuple[str, ...]] = ("pull", "create", "start")
 
-    async def kill_all(self, name: str) -> None:
+    def polled(self, runner: str, url: str, *, who: Poller, token: str) -> VmSpec:
         raise NotImplementedError
 
-    def stopped(self, name: str) -> contextlib.AbstractContextManager[None]:
+    def tokens(self, name: str, token: str) -> list[str]:
         raise NotImplementedError
 
-    def write_log(self, name: str, text: bytes) -> None:
-        raise NotImplementedError
 
-    async def interruptible_pull(self) -> None:
-        raise NotImplementedError
+# A boot script as images for `tart-kubelet` have it: it takes the token and removes nothing.
+COPIES = """#!/bin/sh
+cp "$RUNYARD_ENV_DIR/sa_token" "$RUNYARD_WORK_DIR/mine" || exit 1
+echo "the token is copied" >&2
+while [ ! -e "$RUNYARD_WORK_DIR/runner/go" ]; do sleep 0.02; done
+echo 42 >"$RUNYARD_STATUS_DIR/runner-rc"
+"""
+# What a macOS image does at boot, with the folders of the stand-in's guest.
+GUEST_BOOT = f"""#!/bin/sh
+export RUNYARD_ENV_DIR="$STANDIN_SHARES/env" RUNYARD_TOKEN_DIR="$STANDIN_SHARES/token"
+export RUNYARD_STATUS_DIR="$STANDIN_SHARES/status" RUNYARD_RUN_DIR="$HOME/run"
+export RUNYARD_WORK_DIR="$HOME/work" RUNYARD_PYTHON="{sys.executable}"
+exec "$HOME/boot.sh"
+"""
+SAID = b"the last words\n"
 
-    def full_disk(self, step: str) -> contextlib.AbstractContextManager[None]:
-        raise NotImplementedError
 
-    def polled(self, runner: str, polling: HostPolling, *, token: str) -> VmSpec:
-        raise NotImplementedError
+async def cancelled_half_way(driver: VmDriver, image: str, part: Callable[[], bool]) -> None:
+    """Pull, and cancel when a part has arrived: `part` looks whether some of its bytes are there."""
+    seen = asyncio.Event()  # a new percentage, or the end
+    async with asyncio.TaskGroup() as tasks:
+        pull = tasks.create_task(driver.pull(image, progress=lambda _: seen.set()))
+        pull.add_done_callback(lambda _: seen.set())
+        await seen.wait()
+        while not part() and not pull.done():
+            await asyncio.sleep(0)
+        assert not pull.done(), "the pull was over before it was half done"
+        pull.cancel()
+
+
+def family(pid: int) -> list[int]:
+    """A process with all its descendants."""
+    found = [pid]
+    for each in found:
+        with contextlib.suppress(OSError):
+            for task in Path(f"/proc/{each}/task").iterdir():
+                found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def kill_each(*pids: int) -> None:
+    assert len(pids) > 1, "a VM is more than its shim"
+    for pid in filter(None, pids):  # an image without a program has no process for it
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def filled(folder: Path, free: int) -> Iterator[None]:
+    """A file system with so many free bytes."""
+    filler = folder / "filler"
+    with filler.open("wb", buffering=0) as file:
+        with contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(4096))
+        file.truncate(max(0, file.tell() - free))
+    try:
+        yield
+    finally:
+        filler.unlink()
 
 
 # ── the simulator ───────────────────────────────────────────────────────────────────────────────
@@ -201,8 +273,7 @@ class SimHarness(Lacking):
     """The simulator's driver."""
 
     lacks: ClassVar[Mapping[Capability, str]] = {
-        Capability.REAL_PROCESSES: "its VMs are coroutines",
-        Capability.POLLING: "its guests' model polls, tests/sim has it",
+        Capability.POLLING: "its guests are coroutines; their model of a poller is in tests/sim",
         Capability.SERVICE: "its services are the tests' own coroutines",
         Capability.TERMINAL_SIZE: "its programs have no signals",
     }
@@ -230,7 +301,8 @@ class SimHarness(Lacking):
         self.tag = "image:tag"
 
     def reopened(self) -> VmDriver:
-        return self.driver
+        self.sim = self.sim.reopened()
+        return self.sim
 
     async def listening(self, name: str) -> None:
         return
@@ -245,16 +317,36 @@ class SimHarness(Lacking):
     async def kill_all(self, name: str) -> None:
         self.sim.kill(name)
 
-    def write_log(self, name: str, text: bytes) -> None:
-        self.sim.write_log(name, text)
+    @contextlib.contextmanager
+    def stopped(self, name: str) -> Iterator[None]:
+        self.sim.freeze(name)
+        try:
+            yield
+        finally:
+            self.sim.freeze(name, False)
+
+    def write_log(self, name: str) -> bytes:
+        self.sim.write_log(name, SAID)
+        return SAID
+
+    def offer_image(self) -> None:
+        return
 
     async def interruptible_pull(self) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with self.clock.timeout(1.0):
-                await self.driver.pull(self.image)
+        seen: list[float] = []
+
+        async def pull() -> None:
+            await self.driver.pull(self.image, progress=lambda each: seen.append(each.percent))
+
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(pull())
+            while not any(0 < percent < 100 for percent in seen):
+                await self.clock.sleep(0.1)
+            assert not task.done()
+            task.cancel()
 
     @contextlib.contextmanager
-    def full_disk(self, step: str) -> Iterator[None]:
+    def full_disk(self, step: str, *, free: int = 0) -> Iterator[None]:
         before = self.sim.host
         self.sim.host = msgspec.structs.replace(before, disk=0.0)
         yield
@@ -327,7 +419,7 @@ done
         return sorted((path.name, path.read_text()) for path in folder.iterdir())
 
     async def kill_all(self, name: str) -> None:
-        os.kill(self._shim(name), signal.SIGKILL)
+        kill_each(*family(self._shim(name)))
         await self.gone(name)
 
     @contextlib.contextmanager
@@ -338,45 +430,43 @@ done
         finally:
             os.kill(self._shim(name), signal.SIGCONT)
 
-    def write_log(self, name: str, text: bytes) -> None:
+    def write_log(self, name: str) -> bytes:
         status = self.directory(name).status
-        (status / "new").write_bytes(text)
+        (status / "new").write_bytes(SAID)
         (status / "new").chmod(0o644)
         (status / "new").rename(status / "say")
+        return SAID
+
+    def offer_image(self) -> None:
+        return  # a pull is a copy of the source
 
     async def interruptible_pull(self) -> None:
-        # The first report comes before the first byte: the copy is cancelled at its very beginning.
-        pull = asyncio.current_task()
-        assert pull is not None
+        for number in range(2000):  # so many files that the copy is not over at once
+            (self.root / "source" / self.quoted_image / f"layer-{number}").write_bytes(b"a layer")
 
-        def cancel(_: PullProgress) -> None:
-            pull.cancel()
+        def part() -> bool:
+            layers = (self.home / "images").glob(".*/made/layer-*")
+            return any(path.stat().st_size for path in layers)
 
-        try:
-            await self.driver.pull(self.image, progress=cancel)
-        except asyncio.CancelledError:
-            pull.uncancel()
+        await cancelled_half_way(self.driver, self.image, part)
 
     @contextlib.contextmanager
-    def full_disk(self, step: str) -> Iterator[None]:
+    def full_disk(self, step: str, *, free: int = 0) -> Iterator[None]:
         assert self._small is not None
-        filler = self._small / "filler"
-        with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-            while True:
-                file.write(bytes(4096))
-        try:
+        with filled(self._small, free):
             yield
-        finally:
-            filler.unlink()
 
-    def polled(self, runner: str, polling: HostPolling, *, token: str) -> VmSpec:
-        folder = self.root / "source" / self.quoted_image / "work" / "runner"
-        folder.mkdir(parents=True)
-        (folder / "run.sh").write_text(runner, encoding="utf-8")
-        (folder / "run.sh").chmod(0o755)
+    def polled(self, runner: str, url: str, *, who: Poller, token: str) -> VmSpec:
+        folder = self.root / "source" / self.quoted_image
+        self.put_guest_image(runner)
+        if who == "tart-kubelet":
+            (folder / "boot.sh").write_text(COPIES, encoding="utf-8")
         self.pace = PACE
         self.driver = self.reopened()
-        return _polled(self.image, polling, token)
+        return _polled(self.image, url, who, token)
+
+    def tokens(self, name: str, token: str) -> list[str]:
+        return _files_with(self.home, token)
 
     def runs(self, name: str) -> int:
         return (self.directory(name).status / "starts").read_text().count("start")
@@ -391,22 +481,21 @@ done
 class TartVmHarness(Lacking, tart_harness.TartHarness):
     """The tart driver on the stand-in for tart."""
 
-    lacks: ClassVar[Mapping[Capability, str]] = {
-        Capability.SLOW_PULL: "tests/vm/tart/test_tart_pulling.py interrupts pulls of a real registry",
-        Capability.RESOLVE: "tests/vm/oci asks real registries",
-        Capability.REGISTRY: "tests/vm/tart/test_tart_pulling.py has each error of a pull",
-        Capability.IGNORES_TERM: "tests/vm/tart/test_tart_driver.py has a guest without an agent",
-        Capability.SERVICE: "tests/vm/tart/test_tart_driver.py connects to an address of a guest",
-        Capability.OUTPUT: "tests/vm/tart/test_tart_driver.py reads what `tart run` prints",
-        Capability.TERMINAL_SIZE: "tests/vm/tart/test_tart_driver.py has the terminal of `tart exec`",
-        Capability.FULL_DISK: "tests/vm/tart/test_tart_driver.py has a disk that is full at each step",
-    }
+    disk_steps = ("pull", "create", "clone", "start")
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, small: Path | None = None) -> None:
+        if small is not None:  # the records and logs are on the small disk, tart's folder is not
+            (root / "agent").symlink_to(small)
         super().__init__(root)
+        self._small = small
+        self._offered = root / "registry"
+        self._offered.mkdir()
+        self.tart.set("registry-directory", self._offered)
+        self.tart.set("shutdown-seconds", 3600)  # a guest that ignores it runs on
         self.put_image()
         self.missing_image = f"registry.test/none@sha256:{'0' * 64}"
         self.tag = tart_harness.TAG
+        self.registry.known[self.tag] = self.image
 
     def add_foreign(self, name: str) -> object:
         self.tart.create(name)
@@ -418,10 +507,7 @@ class TartVmHarness(Lacking, tart_harness.TartHarness):
 
     async def kill_all(self, name: str) -> None:
         shim = int((self.directory(name).state / "started").read_text())
-        victims = [shim, *self.tart.pids(name).values()]
-        for pid in filter(None, victims):  # an image without a program has no process for it
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill_each(*family(shim), *self.tart.pids(name).values())
         assert await tart_harness.control.wait_gone(
             self.directory(name), self.clock, within=tart_harness.TIMEOUT
         )
@@ -435,11 +521,66 @@ class TartVmHarness(Lacking, tart_harness.TartHarness):
         finally:
             os.kill(shim, signal.SIGCONT)
 
-    def polled(self, runner: str, polling: HostPolling, *, token: str) -> VmSpec:
-        self.put_image({"actions-runner/run.sh": runner})
+    def write_log(self, name: str) -> bytes:
+        os.kill(
+            self.tart.pids(name)["run"], signal.SIGUSR2
+        )  # a guest of macOS ignores what it asks for
+        return b"Requesting guest OS to stop...\n"
+
+    def offer_image(self) -> None:
+        image = self.tart.create("made", {"boot": tart_harness.BOOT}, disk_bytes=1 << 20)
+        with Path(image.file("disk.img")).open("r+b") as disk:
+            disk.seek(1 << 19)
+            disk.write(os.urandom(1 << 19))  # or it would be compressed to nothing
+        self.tart.set("layer-bytes", 1 << 17)
+        assert self.tart.call("push", "made", tart_harness.TAG).code == 0
+        manifests = (self._offered / "registry.test" / "runner" / "manifests").iterdir()
+        digest = next(path.name for path in manifests if path.name.startswith("sha256:"))
+        self.image = f"registry.test/runner@{digest}"
+
+    async def interruptible_pull(self) -> None:
+        self.tart.set("pull-stall-after", 1 << 18)  # it stands still there
+
+        def part() -> bool:
+            disks = (self.tart.home / "tmp").glob("*/disk.img")
+            return any(path.stat().st_size for path in disks)
+
+        await cancelled_half_way(self.driver, self.image, part)
+        self.tart.unset("pull-stall-after")
+
+    @contextlib.contextmanager
+    def full_disk(self, step: str, *, free: int = 0) -> Iterator[None]:
+        knob = {"pull": "no-space-pull", "clone": "no-space-clone"}.get(step)
+        if (
+            knob is None
+        ):  # what the driver writes itself: the record and the staged files, the order
+            assert self._small is not None
+            with filled(self._small, free):
+                yield
+            return
+        self.tart.set(knob)
+        try:
+            yield
+        finally:
+            self.tart.unset(knob)
+
+    def polled(self, runner: str, url: str, *, who: Poller, token: str) -> VmSpec:
+        files = {"actions-runner/run.sh": runner}
+        if who != "host":
+            scripts = image.SCRIPTS.iterdir()
+            files = {
+                path.name: path.read_text() for path in scripts if path.suffix in (".sh", ".py")
+            }
+            files |= {"work/runner/run.sh": runner, "boot": GUEST_BOOT}
+        if who == "tart-kubelet":
+            files["boot.sh"] = COPIES
+        self.put_image(files)
         self.settings = msgspec.structs.replace(self.settings, pace=PACE)
         self.driver = self.reopened()
-        return _polled(self.image, polling, token)
+        return _polled(self.image, url, who, token)
+
+    def tokens(self, name: str, token: str) -> list[str]:
+        return _files_with(self.root / "agent", token)
 
     def runs(self, name: str) -> int:
         return self.tart.runs(name)
@@ -477,7 +618,7 @@ def on_processes(way: process_harness.Way, scenario: Scenario, absent: Absent) -
 
 def on_tart(scenario: Scenario, absent: Absent) -> None:
     async def main(root: Path) -> None:
-        harness = TartVmHarness(root)
+        harness = TartVmHarness(root, small=getattr(scenario, "small_disk", None))
         try:
             await scenario(harness)
         finally:

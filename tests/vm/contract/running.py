@@ -24,9 +24,17 @@ def need(harness: DriverHarness, capability: Capability) -> None:
         pytest.skip(f"{LACKS}{capability.value} ({why})")
 
 
-def spec(harness: DriverHarness, behaviour: str = "handles-term", name: str = NAME) -> VmSpec:
-    env = ((GUEST, behaviour),)
-    return VmSpec(name=name, image=harness.image, cpu_milli=4000, memory_mb=8192, env=env)
+def spec(
+    harness: DriverHarness, behaviour: str = "handles-term", name: str = NAME, *, token: str = ""
+) -> VmSpec:
+    return VmSpec(
+        name=name,
+        image=harness.image,
+        cpu_milli=4000,
+        memory_mb=8192,
+        env=((GUEST, behaviour),),
+        token=token,
+    )
 
 
 async def view(driver: VmDriver, name: str = NAME) -> VmView | None:

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from tests.vm.contract.harnesses import Capability, DriverHarness
-from tests.vm.contract.running import Run, need
+from tests.vm.contract.harnesses import DriverHarness
+from tests.vm.contract.running import Run
 
 from runyard.vm.contract import PullProgress
 
@@ -32,7 +32,6 @@ def test_a_reference_with_a_digest_means_itself(run: Run) -> None:
 
 def test_a_reference_without_a_digest_is_resolved_to_one(run: Run) -> None:
     async def scenario(harness: DriverHarness) -> None:
-        need(harness, Capability.RESOLVE)
         assert (await harness.driver.resolve(harness.tag)).reference == harness.image
 
     run(scenario)
@@ -40,7 +39,7 @@ def test_a_reference_without_a_digest_is_resolved_to_one(run: Run) -> None:
 
 def test_the_progress_of_a_pull_grows_to_the_whole(run: Run) -> None:
     async def scenario(harness: DriverHarness) -> None:
-        need(harness, Capability.SLOW_PULL)
+        harness.offer_image()
         seen: list[PullProgress] = []
         await harness.driver.pull(harness.image, progress=seen.append)
         percents = [each.percent for each in seen]
@@ -51,7 +50,7 @@ def test_the_progress_of_a_pull_grows_to_the_whole(run: Run) -> None:
 
 def test_a_pull_that_was_cancelled_half_way_can_be_repeated(run: Run) -> None:
     async def scenario(harness: DriverHarness) -> None:
-        need(harness, Capability.SLOW_PULL)
+        harness.offer_image()
         await harness.interruptible_pull()
         assert harness.image not in await held(harness)
         await harness.driver.pull(harness.image)
@@ -62,7 +61,7 @@ def test_a_pull_that_was_cancelled_half_way_can_be_repeated(run: Run) -> None:
 
 def test_pulls_of_one_image_at_once_are_one_and_survive_a_cancelled_caller(run: Run) -> None:
     async def scenario(harness: DriverHarness) -> None:
-        need(harness, Capability.SLOW_PULL)
+        harness.offer_image()
         async with asyncio.TaskGroup() as tasks:
             first = tasks.create_task(harness.driver.pull(harness.image))
             for _ in range(3):

@@ -1,10 +1,11 @@
 """Tests the driver contract: a VM is created, runs once, ends, and is torn down. The same for each driver."""
 
+import contextlib
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.vm.contract.harnesses import NAME, Capability, DriverHarness
-from tests.vm.contract.running import LACKS, Run, down, need, spec, until, up, view
+from tests.vm.contract.harnesses import NAME, DriverHarness
+from tests.vm.contract.running import LACKS, Run, down, spec, until, up, view
 
 from runyard.vm.contract import DriverFailed, ImageMissing, NoSpace, VmSpec, VmState, VmView
 from runyard.vm.teardown import stop_all
@@ -56,6 +57,7 @@ def test_starting_twice_is_one_start(run: Run) -> None:
         first = await up(harness)
         await harness.driver.start(NAME)
         assert await view(harness.driver) == first
+        assert harness.runs(NAME) == 1
         await down(harness)
 
     run(scenario)
@@ -103,7 +105,6 @@ def test_a_guest_that_handles_term_ends_before_its_grace_period_is_over(run: Run
 @pytest.mark.slow
 def test_a_guest_that_ignores_term_is_powered_off_after_its_grace_period(run: Run) -> None:
     async def scenario(harness: DriverHarness) -> None:
-        need(harness, Capability.IGNORES_TERM)
         await up(harness, "ignores-term")
         began = harness.clock.monotonic()
         await harness.driver.stop(NAME, grace=2)
@@ -140,8 +141,6 @@ def test_an_image_that_does_not_exist_raises_image_missing(
     run: Run, attempt: Callable[[DriverHarness], Awaitable[None]]
 ) -> None:
     async def scenario(harness: DriverHarness) -> None:
-        if attempt is FAILURES["pull"]:
-            need(harness, Capability.REGISTRY)
         with pytest.raises(ImageMissing):
             await attempt(harness)
         assert await view(harness.driver) is None
@@ -197,7 +196,6 @@ def test_a_foreign_vm_is_listed_and_never_touched(run: Run) -> None:
 
 def test_a_vm_that_does_not_react_delays_neither_the_list_nor_another_vm(run: Run) -> None:
     async def scenario(harness: DriverHarness) -> None:
-        need(harness, Capability.REAL_PROCESSES)
         await up(harness)
         with harness.stopped(NAME):
             async with harness.clock.timeout(90):  # the VM does not react before `stopped` ends
@@ -234,27 +232,73 @@ def test_the_capacity_of_the_host_is_known(run: Run) -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("step", ["pull", "create", "start"])
+@pytest.mark.parametrize("step", ["pull", "create", "clone", "start"])
 def test_a_full_disk_is_no_space_and_leaves_nothing_half_made(run: Run, step: str) -> None:
     async def scenario(harness: DriverHarness) -> None:
-        need(harness, Capability.FULL_DISK)
         if step not in harness.disk_steps:
-            pytest.skip(f"{LACKS}{step} writes nothing")
+            pytest.skip(f"{LACKS}{step} is no step of its own, or writes nothing")
+        harness.offer_image()
         steps: dict[str, Callable[[], Awaitable[None]]] = {
             "pull": lambda: harness.driver.pull(harness.image),
-            "create": lambda: harness.driver.create(spec(harness, "exit 3")),
+            "create": lambda: harness.driver.create(spec(harness, "exit 3", token="a token")),
+            "clone": lambda: harness.driver.create(spec(harness, "exit 3", token="a token")),
             "start": lambda: harness.driver.start(NAME),
         }
-        for name in list(steps)[: list(steps).index(step)]:
+        order = ["pull", "clone" if step == "clone" else "create", "start"]
+        for name in order[: order.index(step)]:
             await steps[name]()
         before = await view(harness.driver)
         with harness.full_disk(step), pytest.raises(NoSpace):
             await steps[step]()
         assert await view(harness.driver) == before
-        for name in list(steps)[list(steps).index(step) :]:
+        for name in order[order.index(step) :]:
             await steps[name]()
         ended = await until(harness, lambda vm: vm is not None and vm.state is VmState.EXITED)
         assert ended is not None and ended.exit_code == 3
+        await down(harness)
+
+    run(scenario, small=True)
+
+
+@pytest.mark.parametrize("pages", [1, 2, 3, 4])
+def test_a_disk_that_fills_in_the_middle_of_a_start_costs_no_second_start(
+    run: Run, pages: int
+) -> None:
+    """The order, the record of the start and the console's file are written one after the other."""
+
+    async def scenario(harness: DriverHarness) -> None:
+        if "start" not in harness.disk_steps:
+            pytest.skip(f"{LACKS}start writes nothing")
+        await harness.driver.pull(harness.image)
+        await harness.driver.create(spec(harness))
+        with harness.full_disk("start", free=pages * 4096), contextlib.suppress(NoSpace):
+            await harness.driver.start(NAME)
+        found = await view(harness.driver)
+        assert found is not None
+        if found.state is VmState.STOPPED:
+            await harness.driver.start(NAME)
+        await harness.driver.stop(NAME, grace=0)
+        ended = await until(harness, lambda vm: vm is not None and vm.state is VmState.EXITED)
+        assert ended is not None
+        await down(harness)
+
+    run(scenario, small=True)
+
+
+def test_a_vm_whose_console_cannot_be_written_runs_on_and_can_be_stopped(run: Run) -> None:
+    async def scenario(harness: DriverHarness) -> None:
+        if "start" not in harness.disk_steps:
+            pytest.skip(f"{LACKS}a console is kept in memory")
+        await up(harness)
+        with harness.full_disk("start"):
+            with contextlib.suppress(OSError):  # the disk is full for this test, too
+                harness.write_log(NAME)
+            for _ in range(2):
+                found = await view(harness.driver)
+                assert found is not None and found.state is not VmState.EXITED
+            await harness.driver.stop(NAME, grace=0)
+        ended = await until(harness, lambda vm: vm is not None and vm.state is VmState.EXITED)
+        assert ended is not None and harness.runs(NAME) == 1
         await down(harness)
 
     run(scenario, small=True)
