@@ -23,8 +23,19 @@ from runyard.cli.options import DATA
 @click.option("--verbose", is_flag=True, help="Also show what is fine, and what was looked at.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 @DATA
+@click.option(
+    "--agent-data",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory of the agent here.  [default: RUNYARD_AGENT_DATA, its service's, or ~/.local/share/runyard-agent]",
+)
 def doctor(
-    only: tuple[str, ...], data: Path | None, *, listed: bool, verbose: bool, as_json: bool
+    only: tuple[str, ...],
+    data: Path | None,
+    agent_data: Path | None,
+    *,
+    listed: bool,
+    verbose: bool,
+    as_json: bool,
 ) -> None:
     """Check whether this machine can run jobs, tonight and after its next restart.
 
@@ -41,5 +52,12 @@ def doctor(
     """
     from runyard.cli.doctorrun import Options, run
 
-    options = Options(only=only, data=data, listed=listed, verbose=verbose, as_json=as_json)
+    options = Options(
+        only=only,
+        data=data,
+        agent_data=agent_data,
+        listed=listed,
+        verbose=verbose,
+        as_json=as_json,
+    )
     sys.exit(0 if run(options) else 1)

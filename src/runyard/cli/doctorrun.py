@@ -6,17 +6,20 @@ made from reason codes, and cleaned for a terminal.
 
 import asyncio
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 import msgspec
 
+from runyard.cli.doctoragent import agent_of, agent_root, default_root, home_of
 from runyard.cli.doctormachine import github_of, machine_of
+from runyard.cli.doctorservice import AgentService, agent_services
 from runyard.cli.doctorshow import TITLES, results_json, results_text
 from runyard.cli.local_machine import machine_root
 from runyard.cli.tables import show_json, show_table
 from runyard.clock import Clock, RealClock
-from runyard.hosts.doctor.checks import Check, checks_for
+from runyard.hosts.doctor.checks import Check, Group, checks_for
 from runyard.hosts.doctor.facts import gather
 from runyard.hosts.doctor.plans.findings import Facts, Findings, Verdict
 from runyard.hosts.doctor.plans.ids import CheckId
@@ -30,6 +33,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     only: tuple[str, ...] = ()
     data: Path | None = None
+    agent_data: Path | None = None
     listed: bool = False
     verbose: bool = False
     as_json: bool = False
@@ -39,11 +43,18 @@ def run(options: Options) -> bool:
     """Make the checks and print the findings; returns whether there is no problem."""
     clock = RealClock()
     facts = gather(data=machine_root(options.data), environ=os.environ, now=clock.now())
+    home = home_of(facts, os.environ)
+    services = agent_services(home, os.environ)
+    root = agent_root(options.agent_data, os.environ, home, services)
+    known = (root, default_root(home), *(each.data for each in services))
+    facts = msgspec.structs.replace(
+        facts, agent_data=str(root), agents=tuple(dict.fromkeys(map(str, known)))
+    )
     checks = selected(options.only, checks_for(facts.platform))
     if options.listed:
         _list(checks, as_json=options.as_json)
         return True
-    facts, results = asyncio.run(examine(facts, checks, clock))
+    facts, results = asyncio.run(examine(facts, checks, clock, services=services))
     step = next_step(results, facts)
     if options.as_json:
         show_json(results_json(checks, results, step))
@@ -65,14 +76,30 @@ def selected(only: tuple[str, ...], checks: tuple[Check, ...]) -> tuple[Check, .
 
 
 async def examine(
-    facts: Facts, checks: tuple[Check, ...], clock: Clock
+    facts: Facts,
+    checks: tuple[Check, ...],
+    clock: Clock,
+    *,
+    services: Sequence[AgentService] = (),
 ) -> tuple[Facts, dict[CheckId, Findings]]:
-    """Ask the fleet and GitHub, then make the probes and have them judged."""
+    """Ask the fleet, the agent and GitHub, then make the probes and have them judged."""
     ask = any(each.id is CheckId.GITHUB for each in checks)
     async with asyncio.TaskGroup() as group:
         machine = group.create_task(machine_of(Path(facts.data)))
         github = group.create_task(github_of(clock, ask=ask))
-    facts = msgspec.structs.replace(facts, machine=machine.result(), github=github.result())
+        agent = group.create_task(
+            agent_of(
+                facts,
+                environment(os.environ),
+                clock,
+                home=home_of(facts, os.environ),
+                services=services,
+                ask=any(each.group is Group.HOST for each in checks),
+            )
+        )
+    facts = msgspec.structs.replace(
+        facts, machine=machine.result(), github=github.result(), agent=agent.result()
+    )
     return facts, await Runner(facts, env=environment(os.environ)).run(checks)
 
 

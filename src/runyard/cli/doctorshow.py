@@ -24,6 +24,7 @@ TITLES = {
     Group.TART: "tart",
     Group.LINUX: "this Linux host",
     Group.MACHINE: "this machine",
+    Group.HOST: "the agent on this machine",
     Group.FLEET: "the fleet",
 }
 Results = Mapping[CheckId, Findings]
@@ -122,6 +123,7 @@ _INSPECTED = {
     "data-directory": "owner and mode of the data directory",
     "login-password": "/etc/kcpassword (that it exists; as root also that macOS accepted it)",
     "tart-home": "VMs and images in ~/.tart, or TART_HOME",
+    "own-vms": "the records of VMs in the directories of `runyard up` and of the agent",
     "cgroup-delegated": "rights at the control group of this shell",
     "kvm": "/dev/kvm",
 }

@@ -6,7 +6,7 @@ pages and the kernel's documentation; all others vary a number or a name in one 
 
 from tests.hosts.doctor.cases import Case, Ran
 
-from runyard.hosts.doctor.plans.findings import Folder
+from runyard.hosts.doctor.plans.findings import Folder, Kvm
 from runyard.hosts.doctor.plans.ids import CheckId
 from runyard.hosts.doctor.plans.reasons import Found
 
@@ -87,8 +87,15 @@ CASES: list[Case] = [
             ("old", {}, None, Found.CGROUPS_OLD, "warning"),  # recorded: no such file
         )
     ),
-    case(CheckId.KVM, "usable", Found.KVM_USABLE, "ok", values={"kvm": True}),
-    case(CheckId.KVM, "forbidden", Found.KVM_FORBIDDEN, "ok", values={"kvm": False}),
+    *(
+        case(CheckId.KVM, label, found, verdict, values={"kvm": device})
+        for label, device, found, verdict in (
+            ("usable", Kvm(usable=True, group="kvm"), Found.KVM_USABLE, "ok"),
+            ("usable-by-all", Kvm(usable=True), Found.KVM_USABLE, "ok"),
+            ("of-a-group", Kvm(usable=False, group="kvm"), Found.KVM_FORBIDDEN, "warning"),
+            ("of-root", Kvm(usable=False), Found.KVM_FORBIDDEN, "warning"),
+        )
+    ),
     case(CheckId.KVM, "absent", Found.KVM_ABSENT, "ok"),
     case(CheckId.INOTIFY, "enough", Found.WATCHES_ENOUGH, "ok", files={WATCHES: "192536\n", INSTANCES: "128\n"}),
     case(CheckId.INOTIFY, "few", Found.WATCHES_FEW, "warning", files={WATCHES: "8192\n", INSTANCES: "128\n"}),

@@ -7,7 +7,7 @@ technical notes or tart's questions and answers; `varied` ones change a number o
 
 from tests.hosts.doctor.cases import NOW, Case, Ran, absent, unset
 
-from runyard.hosts.doctor.plans.findings import Folder, LoginPassword, TartHome
+from runyard.hosts.doctor.plans.findings import Folder, LoginPassword, OwnVms, TartHome
 from runyard.hosts.doctor.plans.ids import CheckId
 from runyard.hosts.doctor.plans.reasons import Found
 
@@ -105,6 +105,8 @@ LOGOUT = f"{DEFAULTS}/.GlobalPreferences com.apple.autologout.AutoLogOutDelay"
 INSTALL = f"{DEFAULTS}/com.apple.SoftwareUpdate AutomaticallyInstallMacOSUpdates"
 SCHEDULE = "softwareupdate --schedule"
 BOOTPD = f"{DEFAULTS}/SystemConfiguration/com.apple.InternetSharing.default bootpd"
+MASK = f"{DEFAULTS}/SystemConfiguration/com.apple.vmnet Shared_Net_Mask"
+NO_MASK = unset("SystemConfiguration/com.apple.vmnet", "Shared_Net_Mask")
 LEASES = "/var/db/dhcpd_leases"
 NETWORK = "defaults read com.apple.network.local-network"
 RELEASE, GUI = "sw_vers -productVersion", "launchctl print gui/501"
@@ -135,8 +137,8 @@ def one(id: CheckId, command: str, /, *rows: tuple[str, Ran, Found, str]) -> lis
 
 HOMES = {
     "idle": TartHome(images=(("registry.example/acme/runner@sha256:0123", 72_000_000_000),)),
-    "busy": TartHome(running=("sonoma-test", "xcode dev"), images=()),
 }
+JOB, JOB_2 = (f"runyard-mac-x{n}-3f2b8c1e-90aa-4d0c-8a6e-5b1f0c7d2e4{n}" for n in (1, 2))
 CASES: list[Case] = [
     *one(
         CheckId.MACOS_VERSION,
@@ -191,6 +193,9 @@ CASES: list[Case] = [
         ("on", Ran("FileVault is On.\n"), Found.FILEVAULT_ON, "warning"),
         ("encrypting", Ran("FileVault is On.\nEncryption in progress: Percent completed = 12\n"),
          Found.FILEVAULT_ON, "warning"),
+        ("decrypting", Ran("FileVault is Off.\nDecryption in progress: Percent completed = 87\n"),
+         Found.FILEVAULT_OFF, "ok"),
+        ("garbled", Ran("FileVault master keychain appears to be installed.\n"), Found.PROBE_NOT_UNDERSTOOD, "unknown"),
         ("deferred", Ran("FileVault is Off.\nDeferred enablement appears to be active for user 'ci'.\n"),
          Found.FILEVAULT_ON, "warning"),
     ),
@@ -238,6 +243,7 @@ CASES: list[Case] = [
         for label, release, listed, root, found, verdict in (
             ("14", "14.7.1\n", absent("com.apple.network.local-network"), False, Found.LOCAL_NETWORK_OPEN, "ok"),
             ("listed", "15.5\n", Ran(EXCEPTIONS), True, Found.LOCAL_NETWORK_LISTED, "ok"),
+            ("exceptions-too-early", "15.4.1\n", Ran(EXCEPTIONS), True, Found.LOCAL_NETWORK_TOO_EARLY, "warning"),
             ("asks", "26.2\n", absent("com.apple.network.local-network"), True, Found.LOCAL_NETWORK_ASKS, "warning"),
             ("hidden", "15.5\n", absent("com.apple.network.local-network"), False,
              Found.LOCAL_NETWORK_UNREADABLE, "unknown"),
@@ -246,17 +252,20 @@ CASES: list[Case] = [
         )
     ),
     *(
-        case(CheckId.DHCP_LEASE, label, found, verdict, ran={BOOTPD: setting},
+        case(CheckId.DHCP_LEASE, label, found, verdict, ran={BOOTPD: setting, MASK: mask},
              files={} if used is None else {LEASES: used})
-        for label, setting, used, found, verdict in (
-            ("short", Ran(LEASE_600), leases(2, until=NOW + 600), Found.LEASES_SHORT, "ok"),
-            ("short-no-vm-yet", Ran(LEASE_600), None, Found.LEASES_SHORT, "ok"),
-            ("default", unset("InternetSharing.default", "bootpd"), leases(40, until=NOW + 80_000),
+        for label, setting, mask, used, found, verdict in (
+            ("short", Ran(LEASE_600), NO_MASK, leases(2, until=NOW + 600), Found.LEASES_SHORT, "ok"),
+            ("short-no-vm-yet", Ran(LEASE_600), NO_MASK, None, Found.LEASES_SHORT, "ok"),
+            ("default", unset("InternetSharing.default", "bootpd"), NO_MASK, leases(40, until=NOW + 80_000),
              Found.LEASES_LONG, "warning"),
-            ("other-keys", Ran("{\n    Other = 1;\n}\n"), "", Found.LEASES_LONG, "warning"),
-            ("day", Ran(LEASE_DAY), leases(240, until=NOW - 5), Found.LEASES_LONG, "warning"),
-            ("exhausted", Ran(LEASE_DAY), leases(240, until=NOW + 3600), Found.LEASES_EXHAUSTED, "problem"),
-            ("short-but-exhausted", Ran(LEASE_600), leases(240, until=NOW + 3600),
+            ("other-keys", Ran("{\n    Other = 1;\n}\n"), NO_MASK, "", Found.LEASES_LONG, "warning"),
+            ("day", Ran(LEASE_DAY), NO_MASK, leases(240, until=NOW - 5), Found.LEASES_LONG, "warning"),
+            ("exhausted", Ran(LEASE_DAY), NO_MASK, leases(240, until=NOW + 3600), Found.LEASES_EXHAUSTED, "problem"),
+            ("day-in-a-large-network", Ran(LEASE_DAY), Ran("255.255.0.0\n"), leases(240, until=NOW + 3600),
+             Found.LEASES_SHORT, "ok"),
+            ("mask-not-understood", Ran(LEASE_600), Ran("255.0.255.0\n"), "", Found.PROBE_NOT_UNDERSTOOD, "unknown"),
+            ("short-but-exhausted", Ran(LEASE_600), NO_MASK, leases(240, until=NOW + 3600),
              Found.LEASES_EXHAUSTED, "problem"),
         )
     ),
@@ -270,9 +279,19 @@ CASES: list[Case] = [
         ("from-source", Ran("SNAPSHOT\n"), Found.PROBE_NOT_UNDERSTOOD, "unknown"),
     ),
     case(CheckId.TART, "absent", Found.TART_ABSENT, "problem"),
-    case(CheckId.VM_SLOTS, "free", Found.SLOTS_FREE, "ok", values={"tart-home": HOMES["idle"]}),
-    case(CheckId.VM_SLOTS, "others", Found.SLOTS_TAKEN, "warning", values={"tart-home": HOMES["busy"]}),
-    case(CheckId.VM_SLOTS, "own", Found.SLOTS_FREE, "ok", values={"tart-home": HOMES["busy"]}, running=True),
+    *(
+        case(CheckId.VM_SLOTS, label, found, verdict, running=running,
+             values={"tart-home": TartHome(running=vms), "own-vms": OwnVms(names=own)})
+        for label, vms, own, running, found, verdict in (
+            ("free", (), (), False, Found.SLOTS_FREE, "ok"),
+            ("others", ("sonoma-test", "xcode dev"), (), False, Found.SLOTS_TAKEN, "warning"),
+            ("others-beside-the-fleet", ("sonoma-test",), (), True, Found.SLOTS_TAKEN, "warning"),
+            ("own", (JOB, JOB_2), (JOB_2, JOB, "ended"), True, Found.SLOTS_OWN, "ok"),
+            ("own-of-an-agent-that-restarts", (JOB,), (JOB,), False, Found.SLOTS_OWN, "ok"),
+            ("own-and-another", (JOB, "xcode dev"), (JOB,), False, Found.SLOTS_TAKEN, "warning"),
+            ("of-an-agent-elsewhere", (JOB,), (), False, Found.SLOTS_UNRECORDED, "warning"),
+        )
+    ),
     *(
         case(CheckId.IMAGE_SPACE, label, found, verdict, ran={DF: Ran(df(free))}, values={"tart-home": home})
         for label, free, home, found, verdict in (
@@ -280,7 +299,7 @@ CASES: list[Case] = [
             ("first", 300, TartHome(), Found.IMAGES_FIRST_FITS, "ok"),
             ("first-tight", 60, TartHome(), Found.IMAGES_FIRST_TIGHT, "warning"),
             ("next-tight", 60, HOMES["idle"], Found.IMAGES_NEXT_TIGHT, "warning"),
-            ("first-full", 30, TartHome(), Found.IMAGES_FULL, "problem"),
+            ("first-full", 30, TartHome(), Found.IMAGES_NONE_FIT, "problem"),
             ("full", 9, HOMES["idle"], Found.IMAGES_FULL, "problem"),
         )
     ),

@@ -22,6 +22,7 @@ from runyard.embedded.lock import DirectoryLock
 from runyard.hosts.doctor import inspections
 from runyard.hosts.doctor.checks import CHECKS, Check, Inspect, checks_for
 from runyard.hosts.doctor.plans.findings import Github, Machine, Verdict
+from runyard.hosts.doctor.plans.hosting import Agent
 from runyard.hosts.doctor.plans.ids import CheckId
 from runyard.hosts.doctor.plans.next_step import next_step
 from runyard.hosts.doctor.plans.reasons import Found
@@ -75,7 +76,11 @@ def delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for name, value in values.items():
         monkeypatch.setitem(inspections.INSPECTIONS, name, lambda _, value=value: value)
     known = facts(
-        "darwin", machine=Machine(), github=Github(configured=False), open_files=(256, -1)
+        "darwin",
+        machine=Machine(),
+        github=Github(configured=False),
+        agent=Agent(data="/Users/ci/.local/share/runyard-agent"),
+        open_files=(256, -1),
     )
     checks = checks_for("darwin")
     runner = Runner(known, env={"PATH": str(tmp_path / "bin")}, root=root)

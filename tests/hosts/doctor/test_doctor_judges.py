@@ -1,5 +1,6 @@
 """Each judge finds what recorded outputs mean, and takes nothing that it does not understand for good."""
 
+import msgspec
 import pytest
 from hypothesis import given as generated
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from runyard.hosts.doctor.plans.findings import (
     Output,
     Verdict,
 )
+from runyard.hosts.doctor.plans.hosting import Agent, Joined, Login, Reach, Service
 from runyard.hosts.doctor.plans.ids import CheckId
 from runyard.hosts.doctor.plans.macos import taken_addresses
 from runyard.hosts.doctor.plans.next_step import next_step
@@ -59,7 +61,7 @@ def test_a_check_is_tested_on_good_outputs_only() -> None:
         if not (key[0] == "darwin" and key[1] in both)
         and not ("ok" in found and found & {"warning", "problem"})
     }
-    assert set(lacking) == {("linux", CheckId.KVM)}  # it is not needed, so nothing is wrong
+    assert not lacking
 
 
 @pytest.mark.parametrize(
@@ -157,6 +159,25 @@ def test_a_name_runs_a_command_when_its_fix_is_pasted() -> None:
     assert [each.do for each in finding.fixes] == ["tart stop sonoma-test", "tart stop 'xcode dev'"]
 
 
+@pytest.mark.parametrize(
+    "label", ["own", "own-of-an-agent-that-restarts", "own-and-another", "of-an-agent-elsewhere"]
+)
+def test_a_fix_stops_the_vm_of_a_job(label: str) -> None:
+    case = next(each for each in CASES if each.id is CheckId.VM_SLOTS and each.label == label)
+    [finding] = case.check.judge(given_of(case))
+    stopped = [each.do for each in finding.fixes if each.command]
+    assert stopped == (["tart stop 'xcode dev'"] if label == "own-and-another" else [])
+
+
+def test_a_fix_for_a_full_disk_frees_nothing() -> None:
+    fixes = {}
+    for each in (case for case in CASES if case.id is CheckId.IMAGE_SPACE):
+        [finding] = each.check.judge(given_of(each))
+        fixes[each.label] = [fix.do.split()[0] for fix in finding.fixes if fix.command]
+    assert fixes["first-full"] == fixes["first-tight"] == []  # there is nothing to prune
+    assert fixes["full"] == fixes["next-tight"] == ["tart"]
+
+
 # ── the fleet ───────────────────────────────────────────────────────────────────────────────────────
 
 RUNNING = Machine(
@@ -230,6 +251,131 @@ def test_what_github_reports_is_lost(
 ) -> None:
     found = judged(CheckId.GITHUB, github=github)
     assert [(each.reason.code, each.verdict.value) for each in found] == expected
+
+
+# ── the agent ───────────────────────────────────────────────────────────────────────────────────────
+
+DAY = 86400.0
+URL = "https://192.0.2.10:8444"
+SERVICE = Service(
+    name="dev.runyard.agent", installed=True, pid=7, log="/a/log", start="launchctl kickstart x"
+)
+HOST = Joined(
+    url=URL,
+    name="mini-2",
+    start="runyard agent --joined",
+    reach=Reach.REACHED,
+    login=Login.ACCEPTED,
+    age=0.5 * DAY,
+    expires=NOW + 29.5 * DAY,
+)
+AGENT = Agent(data="/Users/ci/agent", running=True, joined=HOST, service=SERVICE)
+KUBELET = Agent(data="/Users/ci/agent", running=True)
+
+
+def changed(agent: Agent = AGENT, **more: object) -> Agent:
+    """The agent with another field of itself, of its membership or of its service."""
+    parts: dict[str, object] = {}
+    for name, part in (("joined", agent.joined), ("service", agent.service)):
+        if part is not None:
+            own = {key: more.pop(key) for key in [*more] if key in part.__struct_fields__}
+            parts[name] = msgspec.structs.replace(part, **own)
+    return msgspec.structs.replace(agent, **{**parts, **more})
+
+
+ENDED = changed(running=False, pid=0, last_exit="code 2")
+
+
+@pytest.mark.parametrize(
+    ("agent", "found", "verdict", "fixes"),
+    [
+        (AGENT, Found.AGENT_RUNS, "ok", []),
+        (KUBELET, Found.AGENT_OF_CLUSTER, "ok", []),
+        (Agent(data="/x"), Found.AGENT_ABSENT, "ok", []),
+        (Agent(data="/x", left=True), Found.AGENT_LEFT, "warning", []),
+        (None, Found.AGENT_UNASKED, "unknown", ["uv tool install --reinstall 'runyard[up]'"]),
+        (Agent(data="/x", damaged="no authority"), Found.AGENT_DAMAGED, "problem", []),
+        (ENDED, Found.AGENT_STOPPED, "problem", ["launchctl kickstart x", "tail -n 20 /a/log"]),
+        (changed(running=False, pid=0, installed=False, log=""), Found.AGENT_STOPPED, "problem",
+         ["runyard agent --joined"]),
+        (changed(running=False, service=None, unmanaged="no session"), Found.AGENT_STOPPED, "problem",
+         ["runyard agent --joined"]),
+        (changed(service=None, unmanaged="no session"), Found.AGENT_SERVICE_UNKNOWN, "unknown", []),
+        (changed(installed=False, pid=0), Found.AGENT_NO_SERVICE, "warning", []),
+        (changed(pid=0), Found.AGENT_BESIDE_SERVICE, "warning", ["launchctl kickstart x"]),
+        (changed(boot="launchctl enable x"), Found.AGENT_NOT_AT_BOOT, "warning", ["launchctl enable x"]),
+    ],
+)  # fmt: skip
+def test_an_agent_that_will_not_run_looks_well(
+    agent: Agent | None, found: Found, verdict: str, fixes: list[str]
+) -> None:
+    [finding] = judged(CheckId.AGENT, agent=agent)
+    assert (finding.reason.code, finding.verdict.value) == (found, verdict)
+    assert [each.do for each in finding.fixes if each.command] == fixes
+    assert finding.fixes or verdict in {"ok", "unknown"}
+
+
+@pytest.mark.parametrize(
+    ("agent", "main", "credential"),
+    [
+        (AGENT, (Found.MAIN_REACHED, "ok"), (Found.CREDENTIAL_GOOD, "ok")),
+        (KUBELET, (Found.MAIN_NONE, "ok"), (Found.CREDENTIAL_NONE, "ok")),
+        (None, (Found.AGENT_UNASKED, "unknown"), (Found.AGENT_UNASKED, "unknown")),
+        (changed(drained=True), (Found.MAIN_DRAINED, "warning"), (Found.CREDENTIAL_GOOD, "ok")),
+        (changed(reach=Reach.AWAY, login=Login.UNASKED), (Found.MAIN_AWAY, "problem"),
+         (Found.CREDENTIAL_UNCHECKED, "unknown")),
+        (changed(reach=Reach.AWAY, login=Login.UNASKED, expires=None), (Found.MAIN_AWAY, "problem"),
+         (Found.CREDENTIAL_UNASKED, "unknown")),
+        (changed(reach=Reach.OTHER, login=Login.UNASKED), (Found.MAIN_OTHER, "problem"),
+         (Found.CREDENTIAL_UNCHECKED, "unknown")),
+        (changed(login=Login.REFUSED), (Found.MAIN_REACHED, "ok"), (Found.CREDENTIAL_REVOKED, "problem")),
+        (changed(login=Login.REFUSED, expires=NOW - 1), (Found.MAIN_REACHED, "ok"),
+         (Found.CREDENTIAL_EXPIRED, "problem")),
+        (changed(stored=False), (Found.MAIN_REACHED, "ok"), (Found.CREDENTIAL_MISSING, "problem")),
+        (changed(expires=None), (Found.MAIN_REACHED, "ok"), (Found.CREDENTIAL_ACCEPTED, "ok")),
+        (changed(age=4 * DAY), (Found.MAIN_REACHED, "ok"), (Found.CREDENTIAL_OLD, "warning")),
+        (changed(ENDED, expires=NOW + DAY), (Found.MAIN_REACHED, "ok"), (Found.CREDENTIAL_OLD, "warning")),
+    ],
+)  # fmt: skip
+def test_a_host_that_its_main_machine_refuses_looks_well(
+    agent: Agent | None, main: tuple[Found, str], credential: tuple[Found, str]
+) -> None:
+    for wanted, expected in ((CheckId.MAIN_MACHINE, main), (CheckId.CREDENTIAL, credential)):
+        [finding] = judged(wanted, agent=agent)
+        assert (finding.reason.code, finding.verdict.value) == expected
+        assert finding.fixes or finding.verdict in {Verdict.OK, Verdict.UNKNOWN}
+        assert render(finding.reason)
+
+
+def test_a_host_with_a_kubeconfig_of_its_own_needs_the_packages_of_a_fleet() -> None:
+    for agent, found in ((KUBELET, Found.EXTRAS_NOT_NEEDED), (AGENT, Found.EXTRAS_MISSING)):
+        [finding] = judged(CheckId.EXTRAS, agent=agent, extras=("psycopg",))
+        assert finding.reason.code is found
+
+
+@pytest.mark.parametrize(
+    ("agent", "machine", "step", "words"),
+    [
+        (AGENT, None, Next.LIST_HOSTS, "runyard host list"),
+        (AGENT, RUNNING, Next.CONNECT_GITHUB, "runyard github connect"),
+        (ENDED, None, Next.START_AGENT, "launchctl kickstart x"),
+        (changed(running=False, pid=0, installed=False), None, Next.START_AGENT, "runyard agent --joined"),
+        (changed(login=Login.REFUSED), None, Next.FIX, "runyard doctor"),
+        (KUBELET, None, Next.LIST_NODES, "kubectl get nodes"),
+        (Agent(data="/x", left=True), None, Next.START_LEFT, "runyard doctor"),
+        (Agent(data="/x"), None, Next.START, "runyard up"),
+    ],
+)  # fmt: skip
+def test_a_host_is_sent_to_start_a_second_fleet_on_its_machine(
+    agent: Agent, machine: Machine | None, step: Next, words: str
+) -> None:
+    checks = (CheckId.AGENT, CheckId.MAIN_MACHINE, CheckId.CREDENTIAL)
+    results = {each: judged(each, agent=agent) for each in checks}
+    found = next_step(results, known(agent=agent, machine=machine))
+    assert (found.reason.code, found.command) == (step, words)
+
+
+# ── the next step ───────────────────────────────────────────────────────────────────────────────────
 
 
 def known(**more: object) -> Facts:

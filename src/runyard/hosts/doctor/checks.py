@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
-from runyard.hosts.doctor.plans import everywhere, fleet, linux, macos, tart
+from runyard.hosts.doctor.plans import everywhere, fleet, host, linux, macos, tart
 from runyard.hosts.doctor.plans.findings import Findings, Given
 from runyard.hosts.doctor.plans.ids import CheckId
 
@@ -29,6 +29,7 @@ class Group(StrEnum):
     TART = "tart"
     LINUX = "linux"
     MACHINE = "machine"
+    HOST = "host"
     FLEET = "fleet"
 
 
@@ -86,6 +87,7 @@ _PREFERENCES = "/Library/Preferences"
 _RELEASE = Command(("sw_vers", "-productVersion"))
 _POWER = Command(("pmset", "-g"))
 _SHARING = f"{_PREFERENCES}/SystemConfiguration/com.apple.InternetSharing.default"
+_VMNET = f"{_PREFERENCES}/SystemConfiguration/com.apple.vmnet"
 _FOLDER = Inspect("data-directory")
 
 _MACS = (
@@ -110,17 +112,17 @@ _MACS = (
         Command(("launchctl", "print", "gui/{uid}")),
     ),
     _mac(
+        CheckId.FILEVAULT,
+        "after a restart an encrypted Mac waits for a password, starts no agent, and logs nobody in automatically",
+        macos.filevault,
+        Command(("fdesetup", "status"), LONG),
+    ),
+    _mac(
         CheckId.AUTO_LOGIN,
         "after a restart, a power failure or an update the session must begin without a person",
         macos.auto_login,
         _defaults(f"{_PREFERENCES}/com.apple.loginwindow", "autoLoginUser"),
         Inspect("login-password"),
-    ),
-    _mac(
-        CheckId.FILEVAULT,
-        "an encrypted Mac waits for a password before launchd, SSH and the network start",
-        macos.filevault,
-        Command(("fdesetup", "status"), LONG),
     ),
     _mac(
         CheckId.SLEEP, "a Mac that sleeps stops its jobs and takes no new ones", macos.sleep, _POWER
@@ -156,6 +158,7 @@ _MACS = (
         "each VM takes one of 253 addresses and keeps it for a day by default; then new VMs have no network",
         macos.dhcp_lease,
         _defaults(_SHARING, "bootpd"),
+        _defaults(_VMNET, "Shared_Net_Mask"),
         File("/var/db/dhcpd_leases"),
     ),
     _mac(
@@ -170,6 +173,7 @@ _MACS = (
         "macOS refuses a third macOS VM, whoever started the first two",
         tart.vm_slots,
         Inspect("tart-home"),
+        Inspect("own-vms"),
         tart=True,
     ),
     _mac(
@@ -346,7 +350,31 @@ _FLEET = (
     ),
 )
 
-CHECKS: tuple[Check, ...] = (*_MACS, *_LINUXES, *_MACHINES, *_FLEET)
+_HOST = (
+    _every(
+        CheckId.AGENT,
+        "a host without its agent takes no jobs; a service starts the agent again",
+        host.agent,
+        group=Group.HOST,
+        looks_at="the lock and `join/membership.json` of the agent's directory, and its service",
+    ),
+    _every(
+        CheckId.MAIN_MACHINE,
+        "jobs come from the machine that this one joined",
+        host.main_machine,
+        group=Group.HOST,
+        looks_at="`/healthz` of the main machine, by its own authority, and this host's Node",
+    ),
+    _every(
+        CheckId.CREDENTIAL,
+        "when it ends or is revoked, the main machine refuses this host",
+        host.credential,
+        group=Group.HOST,
+        looks_at="age and end of `join/token`, and whether the main machine accepts it",
+    ),
+)
+
+CHECKS: tuple[Check, ...] = (*_MACS, *_LINUXES, *_MACHINES, *_HOST, *_FLEET)
 
 
 def checks_for(platform: str) -> tuple[Check, ...]:

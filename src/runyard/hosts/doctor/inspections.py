@@ -5,14 +5,23 @@ They only read. A slow disk may block them, so the runner calls each in a thread
 
 import contextlib
 import fcntl
+import grp
 import os
 import re
+import stat
 import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from runyard.hosts.doctor.plans.findings import Facts, Folder, LoginPassword, TartHome
+from runyard.hosts.doctor.plans.findings import (
+    Facts,
+    Folder,
+    Kvm,
+    LoginPassword,
+    OwnVms,
+    TartHome,
+)
 
 KCPASSWORD = Path("/etc/kcpassword")
 _KEY = bytes.fromhex("7d895223d2bcddea")  # of a fixed, public obfuscation; as long as the mark
@@ -80,6 +89,40 @@ def tart_home(facts: Facts) -> TartHome:
     return TartHome(running=tuple(running), images=tuple(images))
 
 
+def own_vms(facts: Facts) -> OwnVms:
+    """The VMs of tart that `runyard up` or the agent has made here, by the records of their driver.
+
+    A record exists before its VM does, and until it is deleted. One that cannot be read is an error: without it a job's
+    VM would count as somebody else's.
+    """
+    homes = [Path(each) / "vm" for each in facts.agents]
+    homes += [each / "vm" for each in _entries(Path(facts.data) / "hosts")]
+    names = [
+        each.name
+        for home in homes
+        for each in _entries(home / "tart" / "vms")
+        if not each.name.startswith(".") and _is_there(each / "spec.json")
+    ]
+    return OwnVms(names=tuple(names))
+
+
+def _entries(folder: Path) -> list[Path]:
+    """What is in a directory; nothing if there is none."""
+    try:
+        return sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is such a file; raises OSError where that cannot be seen."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def is_locked(path: Path) -> bool:
     """Whether another process holds a write lock on the file; taking none itself."""
     layout = "qqihh" if sys.platform == "darwin" else "hhqqi"
@@ -112,16 +155,21 @@ def cgroup_delegated(_: Facts) -> bool | None:
     return os.access(own, os.W_OK) and os.access(own / "cgroup.procs", os.W_OK)
 
 
-def kvm(_: Facts) -> bool:
-    """Whether this user may use /dev/kvm; `FileNotFoundError` if there is none."""
-    _KVM.stat()
-    return os.access(_KVM, os.R_OK | os.W_OK)
+def kvm(_: Facts) -> Kvm:
+    """Whether this user may use /dev/kvm, and which group may; `FileNotFoundError` if there is none."""
+    found = _KVM.stat()
+    group = ""
+    if found.st_gid and found.st_mode & stat.S_IRGRP and found.st_mode & stat.S_IWGRP:
+        with contextlib.suppress(KeyError):
+            group = grp.getgrgid(found.st_gid).gr_name
+    return Kvm(usable=os.access(_KVM, os.R_OK | os.W_OK), group=group)
 
 
 INSPECTIONS: dict[str, Callable[[Facts], object]] = {
     "data-directory": data_directory,
     "login-password": login_password,
     "tart-home": tart_home,
+    "own-vms": own_vms,
     "cgroup-delegated": cgroup_delegated,
     "kvm": kvm,
 }

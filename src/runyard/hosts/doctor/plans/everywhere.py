@@ -86,6 +86,10 @@ def extras(given: Given) -> Findings:
     missing = given.facts.extras
     if not missing:
         return ok(Found.EXTRAS_INSTALLED.because())
+    agent, machine = given.facts.agent, given.facts.machine
+    fleet = machine is not None and machine.running
+    if agent is not None and agent.running and agent.joined is None and not fleet:
+        return ok(Found.EXTRAS_NOT_NEEDED.because())
     return problem(Found.EXTRAS_MISSING.because(modules=", ".join(missing)), EXTRAS)
 
 

@@ -17,6 +17,7 @@ from enum import StrEnum
 
 import msgspec
 
+from runyard.hosts.doctor.plans.hosting import Agent
 from runyard.hosts.doctor.plans.reasons import Found
 from runyard.wire.reasons import Reason
 
@@ -78,6 +79,19 @@ class TartHome(msgspec.Struct, frozen=True, kw_only=True):
 
     running: tuple[str, ...] = ()
     images: tuple[tuple[str, int], ...] = ()  # names and bytes on disk
+
+
+class OwnVms(msgspec.Struct, frozen=True, kw_only=True):
+    """The VMs that this machine has records of: of `runyard up`, and of the agent."""
+
+    names: tuple[str, ...] = ()
+
+
+class Kvm(msgspec.Struct, frozen=True, kw_only=True):
+    """/dev/kvm."""
+
+    usable: bool
+    group: str = ""  # whose members may use it; empty if no group may
 
 
 class Folder(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,6 +171,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     data: str
     tart_home: str
     now: float
+    agent_data: str = ""  # of the agent on this machine
+    agents: tuple[str, ...] = ()  # the directories of all agents that are known here
     data_disk: str = (
         "/"  # where the data directory is or will be: the nearest directory that exists
     )
@@ -165,6 +181,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     extras: tuple[str, ...] = ()  # modules of `runyard[up]` that are not installed
     machine: Machine | None = None  # None: not asked
     github: Github | None = None
+    agent: Agent | None = None
 
     @property
     def names(self) -> dict[str, str]:

@@ -38,6 +38,10 @@ class CheckId(Code):
     DATA_DIRECTORY = "data-directory", "Is the data directory ours and private?"
     DATA_LOCATION = "data-location", "Is the data directory on a local disk, out of any cloud?"
     DATA_SPACE = "data-space", "Is there space in the data directory?"
+    # the agent of a host
+    AGENT = "agent", "Does the agent of this host run, also after a restart?"
+    MAIN_MACHINE = "main-machine", "Does this host reach the main machine, and get jobs?"
+    CREDENTIAL = "credential", "May this host use the main machine, and for how long?"
     # the fleet
     COMPONENTS = "components", "Does `runyard up` run, with all its components?"
     CONDITIONS = "conditions", "Does the fleet do all of its work?"

@@ -1,11 +1,13 @@
 """Judges what a Linux host offers to jobs that run as processes: a sandbox, a network of their own, limits."""
 
 import re
+from shlex import quote
 
 from runyard.hosts.doctor.plans.findings import (
     Ended,
     Findings,
     Given,
+    Kvm,
     Output,
     advice,
     command,
@@ -100,9 +102,20 @@ def kvm(given: Given) -> Findings:
         return ok(Found.KVM_ABSENT.because())
     if why := not_done(output):
         return unknown(why)
-    if output.value not in {True, False}:
+    device = output.value
+    if not isinstance(device, Kvm):
         return not_understood(output)
-    return ok(Found.KVM_USABLE.because() if output.value else Found.KVM_FORBIDDEN.because())
+    if device.usable:
+        return ok(Found.KVM_USABLE.because())
+    if device.group:
+        user = quote(given.facts.user)
+        fix = command(f"sudo usermod -aG {quote(device.group)} {user}")
+        return warning(Found.KVM_FORBIDDEN.because(), fix, advice("log out and in again"))
+    rule = 'KERNEL=="kvm", GROUP="kvm", MODE="0660"'
+    return warning(
+        Found.KVM_FORBIDDEN.because(),
+        advice(f"have udev give it to a group, in /etc/udev/rules.d/65-kvm.rules: {rule}"),
+    )
 
 
 def inotify(given: Given) -> Findings:

@@ -5,6 +5,7 @@ The texts are macOS' own. What it says of a missing setting differs between its 
 Invariant: what is not understood is unknown. Nothing is taken for good because a word is missing.
 """
 
+import ipaddress
 import re
 from shlex import quote
 
@@ -29,13 +30,23 @@ from runyard.wire.reasons import Reason
 
 OLDEST = 13  # the first macOS that tart supports
 ASKING = 15  # the first macOS that restricts the local network
-ADDRESSES = 253  # a /24 without its network, its broadcast address and the Mac itself
-NEARLY_ALL = 230
+EXCEPTING = (15, 5)  # the first one that reads exceptions
+USUAL_MASK = "255.255.255.0"
+RESERVED = 3  # of each network: its own address, the broadcast address, and the Mac's
+NEARLY_ALL = 0.9  # of the addresses
+A_DAYS_VMS = 2000  # so many addresses suffice with the longest leases, too
 SHORT_LEASE, DEFAULT_LEASE = 3600, 86400
 _UPDATE = "sudo defaults write /Library/Preferences/com.apple.SoftwareUpdate"
 _LEASE = (
     "sudo defaults write /Library/Preferences/SystemConfiguration/com.apple.InternetSharing.default.plist"
     " bootpd -dict-add DHCPLeaseTimeSecs -int 600"
+)
+_AT_THE_SCREEN = advice(
+    "give that command in Terminal at the Mac's screen, with FileVault off: over SSH it fails. Or choose the user in"
+    " System Settings > Users & Groups > Automatically log in as"
+)
+_ALLOW_PYTHON = advice(
+    "or, at the Mac's screen, allow Python in System Settings > Privacy & Security > Local Network"
 )
 _ALLOWED = (
     "sudo defaults write com.apple.network.local-network Allowed{}LocalNetworkAddresses -array {}"
@@ -126,23 +137,23 @@ def auto_login(given: Given) -> Findings:
         f"sudo sysadminctl -autologin set -userName {quote(user)} -password -", reboot=True
     )
     if _is_unset(setting):
-        return warning(Found.AUTO_LOGIN_OFF.because(), fix)
+        return warning(Found.AUTO_LOGIN_OFF.because(), fix, _AT_THE_SCREEN)
     if why := failed(setting):
         return unknown(why)
     name = setting.out.strip()
     if not re.fullmatch(r"[\w.][\w.@-]{0,63}", name):
         return not_understood(setting)
     if name != user:
-        return warning(Found.AUTO_LOGIN_OTHER.because(other=name, user=user), fix)
+        return warning(Found.AUTO_LOGIN_OTHER.because(other=name, user=user), fix, _AT_THE_SCREEN)
     if why := not_done(stored):
         return unknown(why)
     password = stored.value
     if not isinstance(password, LoginPassword):
         return not_understood(stored)
     if not password.exists:
-        return problem(Found.AUTO_LOGIN_NO_PASSWORD.because(user=user), fix)
+        return problem(Found.AUTO_LOGIN_NO_PASSWORD.because(user=user), fix, _AT_THE_SCREEN)
     if password.sealed:
-        return problem(Found.AUTO_LOGIN_SEALED.because(user=user), fix)
+        return problem(Found.AUTO_LOGIN_SEALED.because(user=user), fix, _AT_THE_SCREEN)
     return ok(Found.AUTO_LOGIN_ON.because(user=user))
 
 
@@ -255,11 +266,18 @@ def local_network(given: Given) -> Findings:
         return not_understood(release)
     if version[0] < ASKING:
         return ok(Found.LOCAL_NETWORK_OPEN.because(version=_dotted(version)))
+    if version < EXCEPTING:
+        reason = Found.LOCAL_NETWORK_TOO_EARLY.because(
+            version=_dotted(version), least=_dotted(EXCEPTING)
+        )
+        update = "update macOS in System Settings > General > Software Update"
+        return warning(reason, advice(update, reboot=True), _ALLOW_PYTHON)
     if why := not_done(listed):
         return unknown(why)
     fixes = [
         command(_ALLOWED.format(kind, PRIVATE_RANGES), reboot=True) for kind in ("Ethernet", "WiFi")
     ]
+    fixes.append(_ALLOW_PYTHON)
     if not given.facts.root:
         look = command("sudo defaults read com.apple.network.local-network")
         reason = Found.LOCAL_NETWORK_UNREADABLE.because(version=_dotted(version))
@@ -279,27 +297,31 @@ def dhcp_lease(given: Given) -> Findings:
 
     The lease file may be absent: then no VM was ever started.
     """
-    setting, leases = given.outputs
-    if why := not_done(setting):
-        return unknown(why)
+    setting, mask, leases = given.outputs
+    for output in (setting, mask):
+        if why := not_done(output):
+            return unknown(why)
     if leases.ended in {Ended.REFUSED, Ended.HUNG} and (why := not_done(leases)):
         return unknown(why)
     seconds = _lease_time(setting)
     if seconds is None:
         return not_understood(setting)
+    total = _addresses(mask)
+    if total is None:
+        return not_understood(mask)
     used = taken_addresses(leases.out, now=given.facts.now)
-    if used >= NEARLY_ALL:
+    if used >= NEARLY_ALL * total:
         return problem(
-            Found.LEASES_EXHAUSTED.because(used=used, total=ADDRESSES),
+            Found.LEASES_EXHAUSTED.because(used=used, total=total),
             command(_LEASE),
             advice("while no VM runs: sudo rm /var/db/dhcpd_leases"),
         )
-    if seconds > SHORT_LEASE:
+    if seconds > SHORT_LEASE and total < A_DAYS_VMS:
         return warning(
-            Found.LEASES_LONG.because(hours=seconds / 3600, total=ADDRESSES, used=used),
+            Found.LEASES_LONG.because(hours=seconds / 3600, total=total, used=used),
             command(_LEASE),
         )
-    return ok(Found.LEASES_SHORT.because(seconds=seconds, used=used, total=ADDRESSES))
+    return ok(Found.LEASES_SHORT.because(seconds=seconds, used=used, total=total))
 
 
 def _lease_time(setting: Output) -> int | None:
@@ -309,6 +331,18 @@ def _lease_time(setting: Output) -> int | None:
         return None
     found = re.search(r'\bDHCPLeaseTimeSecs"? = "?(\d{1,9})\b', setting.out, re.ASCII)
     return int(found[1]) if found else DEFAULT_LEASE
+
+
+def _addresses(mask: Output) -> int | None:
+    """How many addresses the network of VMs has for them; None if the mask is none."""
+    given = USUAL_MASK if _is_unset(mask) else mask.out.strip() if mask.code == 0 else ""
+    if not re.fullmatch(r"255(?:\.\d{1,3}){3}", given, re.ASCII):
+        return None
+    try:
+        network = ipaddress.IPv4Network(f"0.0.0.0/{given}")
+    except ValueError:
+        return None
+    return max(1, network.num_addresses - RESERVED)
 
 
 def taken_addresses(leases: str, *, now: float) -> int:

@@ -9,6 +9,8 @@ import msgspec
 
 from runyard.hosts.doctor.plans.everywhere import EXTRAS, NATIVE
 from runyard.hosts.doctor.plans.findings import Facts, Findings, Verdict
+from runyard.hosts.doctor.plans.host import start_of
+from runyard.hosts.doctor.plans.hosting import Agent
 from runyard.hosts.doctor.plans.ids import CheckId
 from runyard.hosts.doctor.plans.reasons import Found, Next
 from runyard.hosts.doctor.plans.tart import INSTALL
@@ -32,9 +34,25 @@ def next_step(results: Mapping[CheckId, Findings], facts: Facts) -> NextStep:
         return NextStep(reason=Next.INSTALL_TART.because(), command=INSTALL.do)
     if Found.EXTRAS_MISSING in codes:
         return NextStep(reason=Next.INSTALL_EXTRAS.because(), command=EXTRAS.do)
-    if wrong := sum(each.verdict is Verdict.PROBLEM for each in every):
-        return NextStep(reason=Next.FIX.because(count=wrong), command="runyard doctor")
+    wrong = [each.reason.code for each in every if each.verdict is Verdict.PROBLEM]
+    if any(code is not Found.AGENT_STOPPED for code in wrong):
+        return NextStep(reason=Next.FIX.because(count=len(wrong)), command="runyard doctor")
+    fleet = facts.machine is not None and facts.machine.running
+    if facts.agent is not None and facts.agent.used and not fleet:
+        return _of_the_host(facts.agent)
     return _of_the_fleet(facts)
+
+
+def _of_the_host(agent: Agent) -> NextStep:
+    """What a machine that is a host does not do is start a fleet of its own beside it."""
+    if agent.joined is None and not agent.running:
+        return NextStep(reason=Next.START_LEFT.because(), command="runyard doctor")
+    if agent.joined is None:
+        return NextStep(reason=Next.LIST_NODES.because(), command="kubectl get nodes")
+    url = agent.joined.url
+    if not agent.running:
+        return NextStep(reason=Next.START_AGENT.because(url=url), command=start_of(agent))
+    return NextStep(reason=Next.LIST_HOSTS.because(url=url), command="runyard host list")
 
 
 def _of_the_fleet(facts: Facts) -> NextStep:

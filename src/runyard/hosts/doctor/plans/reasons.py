@@ -83,6 +83,10 @@ class Found(Code):
         "automatic updates are not set, so macOS may install one and restart in the middle of jobs",
     )
     LOCAL_NETWORK_OPEN = "local-network-open", "macOS {version} does not restrict the local network"
+    LOCAL_NETWORK_TOO_EARLY = (
+        "local-network-too-early",
+        "macOS {version} ignores exceptions, which work from {least} on: a launchd agent reaches no host nearby",
+    )
     LOCAL_NETWORK_LISTED = "local-network-listed", "every program may reach {ranges}"
     LOCAL_NETWORK_ASKS = (
         "local-network-asks",
@@ -114,9 +118,14 @@ class Found(Code):
         "tart {version} is of a generation that this release does not know",
     )
     SLOTS_FREE = "slots-free", "{used:d} of {total:d} VM slots are in use"
+    SLOTS_OWN = "slots-own", "{used:d} of {total:d} VM slots are in use, by jobs of this machine"
     SLOTS_TAKEN = (
         "slots-taken",
-        "{used:d} of {total:d} VM slots are taken while the fleet does not run, by {names}; macOS refuses a third",
+        "{used:d} of {total:d} VM slots are taken by VMs of others: {names}; macOS refuses a third VM",
+    )
+    SLOTS_UNRECORDED = (
+        "slots-unrecorded",
+        "{names} has the name of a job's VM, and no record here: {used:d} of {total:d} VM slots are taken",
     )
     IMAGES_FIT = "images-fit", "{free:.0f} GB are free; the largest image takes {largest:.0f} GB"
     IMAGES_FIRST_FITS = "images-first-fits", "{free:.0f} GB are free for the first image"
@@ -127,6 +136,10 @@ class Found(Code):
     IMAGES_NEXT_TIGHT = (
         "images-next-tight",
         "{free:.0f} GB are free; the next version of an image of {largest:.0f} GB does not fit beside it",
+    )
+    IMAGES_NONE_FIT = (
+        "images-none-fit",
+        "{free:.0f} GB are free: too few for an image",
     )
     IMAGES_FULL = (
         "images-full",
@@ -168,7 +181,7 @@ class Found(Code):
     KVM_ABSENT = "kvm-absent", "there is no /dev/kvm; runyard does not need it today"
     KVM_FORBIDDEN = (
         "kvm-forbidden",
-        "this user may not use /dev/kvm; runyard does not need it today",
+        "this user may not use /dev/kvm: programs that start VMs fail; runyard does not need it today",
     )
     WATCHES_ENOUGH = "watches-enough", "{watches:d} files by {instances:d} watchers"
     WATCHES_FEW = (
@@ -184,6 +197,10 @@ class Found(Code):
         "Python {version} for {arch} is translated by Rosetta: it is slow, and takes this Mac for an Intel one",
     )
     EXTRAS_INSTALLED = "extras-installed", "all packages of `runyard up` are installed"
+    EXTRAS_NOT_NEEDED = (
+        "extras-not-needed",
+        "not all packages of `runyard up` are installed; the agent that runs here needs none of them",
+    )
     EXTRAS_MISSING = "extras-missing", "`runyard up` cannot start: {modules} not installed"
     MEMORY_ENOUGH = "memory-enough", "{total:.0f} GB"
     MEMORY_FOR_ONE = (
@@ -227,6 +244,63 @@ class Found(Code):
     DATA_TIGHT = "data-tight", "{free:.1f} GB free: logs, results and jobs may fill the disk"
     DATA_FULL = "data-full", "{free:.1f} GB free: the database stops when the disk is full"
 
+    # the agent
+    AGENT_UNASKED = "agent-unasked", "the packages that read its files are not installed"
+    AGENT_ABSENT = "agent-absent", "no agent runs with {data}, and this machine has joined no other"
+    AGENT_OF_CLUSTER = "agent-of-cluster", "an agent runs with {data} and a kubeconfig of its own"
+    AGENT_LEFT = "agent-left", "an agent has left records of Pods in {data}, and does not run"
+    AGENT_RUNS = "agent-runs", "it runs as {name}, also after a restart"
+    AGENT_DAMAGED = "agent-damaged", "its data directory cannot be used: {why}"
+    AGENT_STOPPED = "agent-stopped", "it does not run, so this host takes no jobs; {ended}"
+    AGENT_SERVICE_UNKNOWN = (
+        "agent-service-unknown",
+        "it runs; whether a service starts it again is not known: {why}",
+    )
+    AGENT_NO_SERVICE = "agent-no-service", "it runs without a service: after a restart it stays off"
+    AGENT_BESIDE_SERVICE = (
+        "agent-beside-service",
+        "it runs, but not as {name}: that service does not run, and the agent stays off after a restart",
+    )
+    AGENT_NOT_AT_BOOT = "agent-not-at-boot", "it runs as {name}, and not after a restart"
+    MAIN_NONE = "main-none", "this machine has joined no other"
+    MAIN_REACHED = "main-reached", "{url} responds"
+    MAIN_AWAY = "main-away", "{url} does not respond: jobs go on, and no new ones arrive"
+    MAIN_OTHER = (
+        "main-other",
+        "what responds at {url} is not the machine that was joined: its certificate is of another authority",
+    )
+    MAIN_DRAINED = "main-drained", "the main machine gives {name} no jobs: it is drained"
+    CREDENTIAL_NONE = "credential-none", "a machine that has joined no other needs none"
+    CREDENTIAL_GOOD = (
+        "credential-good",
+        "{days:.1f} days old, valid for {left:.1f} more; the main machine accepts it",
+    )
+    CREDENTIAL_ACCEPTED = (
+        "credential-accepted",
+        "{days:.1f} days old; the main machine accepts it",
+    )
+    CREDENTIAL_UNASKED = (
+        "credential-unasked",
+        "{days:.1f} days old; the main machine could not be asked about it",
+    )
+    CREDENTIAL_UNCHECKED = (
+        "credential-unchecked",
+        "{days:.1f} days old, valid for {left:.1f} more; the main machine could not be asked about it",
+    )
+    CREDENTIAL_OLD = (
+        "credential-old",
+        "{days:.1f} days old and not renewed; it ends in {left:.1f} days, and this host with it",
+    )
+    CREDENTIAL_EXPIRED = (
+        "credential-expired",
+        "it ended {days:.1f} days ago: the main machine refuses this host",
+    )
+    CREDENTIAL_REVOKED = (
+        "credential-revoked",
+        "the main machine refuses it: this host was removed, or joined again from elsewhere",
+    )
+    CREDENTIAL_MISSING = "credential-missing", "it is not there, or this user may not read it"
+
     # the fleet
     MACHINE_UNASKED = "machine-unasked", "its data directory was not read"
     MACHINE_RUNS = "machine-runs", "it runs, and {count:d} components respond"
@@ -258,6 +332,10 @@ class Next(Code):
     NATIVE_PYTHON = "native-python", "Install runyard with a Python for Apple silicon"
     INSTALL_TART = "install-tart", "Install tart, which runs the macOS VMs"
     INSTALL_EXTRAS = "install-extras", "Install what `runyard up` needs"
+    START_AGENT = "start-agent", "Start the agent: this host of {url} takes no jobs"
+    START_LEFT = "start-left", "An agent has left Pods here: start it again, then check again"
+    LIST_HOSTS = "list-hosts", "This is a host of {url}; on that machine, look at its hosts"
+    LIST_NODES = "list-nodes", "An agent runs here; look at the Nodes of its cluster"
     START = "start", "Start the fleet on this machine"
     CONNECT_GITHUB = "connect-github", "Connect your GitHub: it creates an App in your browser"
     USE_GITHUB = "use-github", "Stop `runyard up` with Ctrl-C, and start it with your GitHub"

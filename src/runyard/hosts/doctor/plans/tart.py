@@ -11,6 +11,7 @@ from runyard.hosts.doctor.plans.findings import (
     Ended,
     Findings,
     Given,
+    OwnVms,
     TartHome,
     advice,
     command,
@@ -32,6 +33,11 @@ INSTALL = command("brew install cirruslabs/cli/tart")
 _UPGRADE = command("brew upgrade cirruslabs/cli/tart")
 _FULL, _SMALL_IMAGE, _XCODE_IMAGE = 20 * GB, 40 * GB, 90 * GB
 _PRUNE = command("tart prune --entries caches --older-than 30")
+# A VM shares its blocks with the image that it was cloned from, so only both together free them.
+_DELETE = advice("delete VMs of your own that you no longer need: tart delete NAME")
+_MAKE_SPACE = advice("free some space, or use an image without Xcode")
+_UID = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$", re.ASCII)  # of a job's Pod
+_SHOWN = 5
 
 
 def tart(given: Given) -> Findings:
@@ -55,22 +61,40 @@ def tart(given: Given) -> Findings:
 
 
 def vm_slots(given: Given) -> Findings:
-    """Judge the VMs that run: while the fleet does not, they are not its own."""
-    [output] = given.outputs
-    if why := not_done(output):
-        return unknown(why)
-    home = output.value
+    """Judge the VMs that run: those without a record here are of others.
+
+    Jobs go on while the fleet or the agent does not run, so whether it does is no proof. A VM that is named as a job's
+    may belong to an agent with another directory: no command to stop it is given.
+    """
+    running, records = given.outputs
+    for output in given.outputs:
+        if why := not_done(output):
+            return unknown(why)
+    home, own = running.value, records.value
     if not isinstance(home, TartHome):
-        return not_understood(output)
-    used = len(home.running)
-    machine = given.facts.machine
-    if used and not (machine is not None and machine.running):
-        names = ", ".join(home.running[:5])
-        return warning(
-            Found.SLOTS_TAKEN.because(used=used, total=SLOTS, names=names),
-            *(command(f"tart stop {quote(name)}") for name in home.running[:5]),
+        return not_understood(running)
+    if not isinstance(own, OwnVms):
+        return not_understood(records)
+    used, total = len(home.running), SLOTS
+    if not used:
+        return ok(Found.SLOTS_FREE.because(used=used, total=total))
+    others = [name for name in home.running if name not in own.names]
+    jobs = [name for name in others if _UID.search(name)]
+    strangers = [name for name in others if name not in jobs][:_SHOWN]
+    found: Findings = ()
+    if strangers:
+        found += warning(
+            Found.SLOTS_TAKEN.because(used=used, total=total, names=", ".join(strangers)),
+            *(command(f"tart stop {quote(name)}") for name in strangers),
         )
-    return ok(Found.SLOTS_FREE.because(used=used, total=SLOTS))
+    if jobs:
+        found += warning(
+            Found.SLOTS_UNRECORDED.because(used=used, total=total, names=", ".join(jobs[:_SHOWN])),
+            advice(
+                "if an agent here has another directory, name it: runyard doctor --agent-data DIR"
+            ),
+        )
+    return found or ok(Found.SLOTS_OWN.because(used=used, total=total))
 
 
 def image_space(given: Given) -> Findings:
@@ -85,14 +109,16 @@ def image_space(given: Given) -> Findings:
     if not isinstance(home, TartHome):
         return not_understood(inventory)
     largest = max((size for _, size in home.images), default=0)
-    if free < (_FULL if home.images else _SMALL_IMAGE):
-        return problem(Found.IMAGES_FULL.because(free=free / GB), _PRUNE)
+    if not home.images and free < _SMALL_IMAGE:
+        return problem(Found.IMAGES_NONE_FIT.because(free=free / GB), _MAKE_SPACE)
+    if free < _FULL:
+        return problem(Found.IMAGES_FULL.because(free=free / GB), _PRUNE, _DELETE)
     if not home.images and free < _XCODE_IMAGE:
         reason = Found.IMAGES_FIRST_TIGHT.because(free=free / GB, needed=_XCODE_IMAGE / GB)
-        return warning(reason, advice("free some space, or use an image without Xcode"))
+        return warning(reason, _MAKE_SPACE)
     if not home.images:
         return ok(Found.IMAGES_FIRST_FITS.because(free=free / GB))
     if free < largest:
         reason = Found.IMAGES_NEXT_TIGHT.because(free=free / GB, largest=largest / GB)
-        return warning(reason, _PRUNE)
+        return warning(reason, _PRUNE, _DELETE)
     return ok(Found.IMAGES_FIT.because(free=free / GB, largest=largest / GB))
