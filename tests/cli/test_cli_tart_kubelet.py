@@ -1,8 +1,11 @@
 """The agent's command line keeps the flags of existing hosts, and names what is wrong with one."""
 
+from pathlib import Path
+
 import pytest
 
 from runyard.cli import tartkubeletrun
+from runyard.cli.agentserve import HostPlan
 from runyard.cli.main import run
 from runyard.cli.tart_kubelet import REFUSED, Flags, tart_kubelet
 from runyard.clock import RealClock
@@ -55,13 +58,49 @@ def test_every_flag_is_read() -> None:
     assert flags.scrape_allowed_cidr == ("10.0.0.0/8", "fd00::/8")
     assert (flags.provider_id, flags.node_ip) == ("scw-applesilicon://zone/1", "10.0.0.1")
     assert flags.disable_vm_gc and flags.kubeconfig == "/etc/kubeconfig"
+    assert parsed("--scrape-allowed-cidr", "10.1.2.3/8").scrape_allowed_cidr == ("10.0.0.0/8",)
+
+
+def test_variables_are_read_where_a_flag_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {
+        "NODE_NAME": "mini-1",
+        "PROVIDER_ID": "scw-applesilicon://zone/1",
+        "NODE_IP": "10.0.0.1",
+        "NODE_IP_SOURCE": "tailscale",
+        "NODE_LABELS": "tuist.dev/fleet=macs",
+    }
+    for name, value in given.items():
+        monkeypatch.setenv(f"TART_KUBELET_{name}", value)
+    flags = parsed()
+    assert (flags.node_name, flags.provider_id) == ("mini-1", "scw-applesilicon://zone/1")
+    assert (flags.node_ip, flags.node_ip_source) == ("10.0.0.1", "tailscale")
+    assert flags.node_labels == {"tuist.dev/fleet": "macs"}
+    assert parsed("--node-name=mini-2").node_name == "mini-2", "a flag goes first"
+
+
+def test_the_slots_reach_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = parsed("--vm-slots=1", f"--data={tmp_path}", "--insecure-registry=127.0.0.1:5000")
+    plans: list[HostPlan] = []
+
+    def no_service(plan: HostPlan, *_: object, **__: object) -> None:
+        plans.append(plan)
+
+    monkeypatch.setattr(tartkubeletrun, "serve_host", no_service)
+    monkeypatch.setattr(tartkubeletrun, "run_component", lambda _: None)
+    monkeypatch.setattr(tartkubeletrun, "configure", lambda **_: None)
+    monkeypatch.setattr(tartkubeletrun, "sockets", lambda *_: ())
+    tartkubeletrun.run(flags)
+    (plan,) = plans
+    assert (plan.wanted.slots, plan.wanted.insecure) == (1, ("127.0.0.1:5000",))
 
 
 def test_flags_may_be_written_as_go_writes_them() -> None:
     flags = parsed("-node-name=mini-1", "-disable-vm-gc", "-max-pods", "3")
     assert (flags.node_name, flags.disable_vm_gc, flags.max_pods) == ("mini-1", True, 3)
     assert parsed("--disable-vm-gc=false").disable_vm_gc is False
-    parsed("--vnc-control-dir=")  # a feature that is switched off by an empty value
+    # Features that are switched off by an empty value, or by 0.
+    parsed("--vnc-control-dir=", "--vnc-relay-port=0", "--cache-volume-cas-gib=0")
+    assert run(tart_kubelet, name="tart-kubelet", argv=["-h"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -109,9 +148,13 @@ def test_metrics_of_a_host_in_a_tailnet_are_not_served_on_other_addresses() -> N
     [
         pytest.param(["--node-ip", "10.0.0.256"], id="address"),
         pytest.param(["--node-ip-source", "wifi"], id="address source"),
-        pytest.param(["--scrape-allowed-cidr", "10.0.0.1/8"], id="host bits in a network"),
+        pytest.param(["--scrape-allowed-cidr", "10.0.0.0/33"], id="network"),
         pytest.param(["--node-labels", "a=b,c"], id="label without a value"),
         pytest.param(["--node-labels", "=b"], id="label without a key"),
+        pytest.param(["--node-labels", "a b=c"], id="blank in a label's key"),
+        pytest.param(["--node-labels", "a=b=c"], id="label with two values"),
+        pytest.param(["--insecure-registry", "http://x/"], id="URL of a registry"),
+        pytest.param(["--insecure-registry", "x:99999"], id="port of a registry"),
         pytest.param(["--max-pods", "-1"], id="negative number"),
         pytest.param(["--host-cpu", "many"], id="no number"),
         pytest.param(["--metrics-bind-address", "8080"], id="port alone"),

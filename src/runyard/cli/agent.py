@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from runyard.cli.clusterflags import KUBECONFIG, probes_option
-from runyard.cli.options import LOGGING, Option, Program, with_options
+from runyard.cli.options import INSECURE_REGISTRY, LOGGING, Option, Program, with_options
 from runyard.cli.pollerflags import POLLING
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -102,12 +102,7 @@ HOST: tuple[Option, ...] = (
         show_default=True,
         help="VMs of tart that may run at once, those of other tools included; macOS allows two.",
     ),
-    click.option(
-        "--insecure-registry",
-        multiple=True,
-        metavar="HOST:PORT",
-        help="Registry without TLS that tart may pull from; repeatable.",
-    ),
+    INSECURE_REGISTRY,
     click.option(
         "--data",
         envvar="RUNYARD_AGENT_DATA",

@@ -8,10 +8,10 @@ import msgspec
 
 from runyard.cli.agent import Flags
 from runyard.cli.agentserve import HostPlan, runner_archive, serve_host, server_ca
-from runyard.cli.cluster import kubernetes_name, labels_of
+from runyard.cli.cluster import kubernetes_name
 from runyard.cli.joinedagent import Host, joined_host
 from runyard.cli.lifecycle import announce, run_component
-from runyard.cli.options import BadSetting
+from runyard.cli.options import BadSetting, labels_of
 from runyard.cli.serverfiles import http_url, listening_socket
 from runyard.cli.servicelog import ShortLog, service_log
 from runyard.clock import RealClock

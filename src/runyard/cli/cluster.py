@@ -27,17 +27,6 @@ def kubernetes_name(flag: str, value: str) -> str:
     return value
 
 
-def labels_of(flag: str, text: str) -> tuple[tuple[str, str], ...]:
-    """`key=value,key=value` as pairs."""
-    pairs: dict[str, str] = {}
-    for pair in text.split(",") if text else ():
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise BadSetting(f"{flag}: {pair!r} is not a label. Write it as key=value")
-        pairs[key.strip()] = value.strip()
-    return tuple(pairs.items())
-
-
 def cluster(
     kubeconfig: str, *, clock: Clock, agent: str
 ) -> tuple[AuthTransport, Callable[[], str]]:

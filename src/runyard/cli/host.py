@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import click
 
-from runyard.cli.options import DATA, Option, Program, with_options
+from runyard.cli.options import DATA, INSECURE_REGISTRY, Option, Program, with_options
 from runyard.cli.pollerflags import RUNNER_SHA256, ArchiveSource
 
 _WIDTH = {"max_content_width": 110}
@@ -151,12 +151,7 @@ def token(
     type=click.IntRange(1, 64),
     help="VMs of tart that may run at once, those of other tools included; macOS allows two.  [default: 2]",
 )
-@click.option(
-    "--insecure-registry",
-    multiple=True,
-    metavar="HOST:PORT",
-    help="Image registry without TLS; repeatable.",
-)
+@INSECURE_REGISTRY
 @click.option(
     "--no-service",
     is_flag=True,

@@ -21,8 +21,7 @@ import click
 import msgspec
 
 from runyard.cli import hostservice
-from runyard.cli.cluster import labels_of
-from runyard.cli.options import BadSetting, Failed
+from runyard.cli.options import BadSetting, Failed, labels_of
 from runyard.cli.servicehere import show_said
 from runyard.clock import Clock, RealClock
 from runyard.embedded.lock import is_owned

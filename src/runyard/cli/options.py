@@ -5,11 +5,17 @@ Command modules declare options and help; they import the code that runs the com
 """
 
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
+
+_WORD = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+_LABEL_KEY = re.compile(rf"(?:[a-z0-9](?:[a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_WORD}")
+_LABEL_VALUE = re.compile(rf"(?:{_WORD})?")
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -44,6 +50,49 @@ def listen_option(default: str, serves: str) -> Option:
         metavar="HOST:PORT",
         help=f"Address of {serves}; port 0 is any free port.",
     )
+
+
+class RegistryHost(click.ParamType):
+    """The host of an image registry, perhaps with its port."""
+
+    name = "registry"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Convert the text."""
+        host, _, port = str(value).partition(":")
+        if not _HOST.fullmatch(host) or ((port or ":" in str(value)) and not _is_port(port)):
+            self.fail(
+                f"{value!r} is not HOST or HOST:PORT of a registry: write it as in the image's name",
+                param,
+                ctx,
+            )
+        return str(value)
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and 0 < int(text) < 65536
+
+
+INSECURE_REGISTRY: Option = click.option(
+    "--insecure-registry",
+    multiple=True,
+    type=RegistryHost(),
+    metavar="HOST:PORT",
+    help="Image registry without TLS; repeatable.",
+)
+
+
+def labels_of(flag: str, text: str) -> tuple[tuple[str, str], ...]:
+    """`key=value,key=value` as pairs of a Kubernetes label."""
+    pairs: dict[str, str] = {}
+    for pair in text.split(",") if text else ():
+        key, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals or not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
+            raise BadSetting(
+                f"{flag}: {pair!r} is not a label. Write it as key=value, with letters, digits, '-', '_' and '.'"
+            )
+        pairs[key] = value
+    return tuple(pairs.items())
 
 
 class NumberRange(click.FloatRange):

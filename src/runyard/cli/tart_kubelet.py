@@ -19,7 +19,7 @@ import click
 import msgspec
 
 from runyard.cli.main import run
-from runyard.cli.options import with_options
+from runyard.cli.options import INSECURE_REGISTRY, labels_of, with_options
 from runyard.cli.pollerflags import POLLING
 
 # Flag → the environment variable beside it, and what it would need.
@@ -31,6 +31,9 @@ REFUSED = {
     "--cache-volume-cap-gib": ("TART_KUBELET_CACHE_VOLUME_CAP_GIB", "per-account cache volumes"),
     "--cache-volume-cas-gib": ("TART_KUBELET_CACHE_VOLUME_CAS_GIB", "per-account cache volumes"),
 }
+
+
+_OFF_AT_ZERO = ("--vnc-relay-port", "--cache-volume-cas-gib")  # 0 is their default, without effect
 
 
 class Flags(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,18 +78,12 @@ class GoFlags(click.Command):
 
 
 def _two_dashes(arg: str) -> str:
-    single = arg.startswith("-") and not arg.startswith("--") and arg[1:2].isalpha()
+    single = arg.startswith("-") and arg[1:2].isalpha() and arg != "-h"
     return f"-{arg}" if single else arg
 
 
 def _node_labels(ctx: click.Context, param: click.Parameter, value: str) -> dict[str, str]:
-    labels: dict[str, str] = {}
-    for pair in value.split(",") if value else ():
-        key, equals, label = pair.partition("=")
-        if not equals or not key.strip():
-            raise click.BadParameter(f"{pair!r} is not of the form key=value")
-        labels[key.strip()] = label.strip()
-    return labels
+    return dict(labels_of("--node-labels", value))
 
 
 def _address(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -100,7 +97,7 @@ def _networks(
     ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
 ) -> tuple[str, ...]:
     try:
-        return tuple(str(ipaddress.ip_network(item)) for item in value)
+        return tuple(str(ipaddress.ip_network(item, strict=False)) for item in value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
@@ -117,7 +114,8 @@ def _bind_address(ctx: click.Context, param: click.Parameter, value: str) -> str
 def _refuse(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     flag = param.opts[0]
     variable, feature = REFUSED[flag]
-    if value:
+    off = ("", "0") if flag in _OFF_AT_ZERO else ("",)
+    if (value or "") not in off:
         raise click.UsageError(
             f"{flag} (or {variable}) is set, but {feature} are not part of this version; remove it.",
             ctx=ctx,
@@ -149,7 +147,10 @@ def _with_refused_flags(command: click.Command) -> click.Command:
 
 
 @_with_refused_flags
-@click.command(cls=GoFlags, context_settings={"max_content_width": 110})
+@click.command(
+    cls=GoFlags,
+    context_settings={"max_content_width": 110, "help_option_names": ["-h", "--help"]},
+)
 @click.option(
     "--node-name",
     default="",
@@ -256,12 +257,7 @@ def _with_refused_flags(command: click.Command) -> click.Command:
     show_default=True,
     help="VMs of tart that may run at once, those of other tools included; macOS allows two.",
 )
-@click.option(
-    "--insecure-registry",
-    multiple=True,
-    metavar="HOST:PORT",
-    help="Registry without TLS that tart may pull from; repeatable.",
-)
+@INSECURE_REGISTRY
 @click.option(
     "--poller",
     type=click.Choice(["host", "guest"]),

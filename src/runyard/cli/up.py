@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from runyard.cli.githubflags import INTAKE, OPTIONS, RUNNER_GROUP, GithubFlags, github_flags
-from runyard.cli.options import Program, is_set, is_typed, listen_option, with_options
+from runyard.cli.options import (
+    INSECURE_REGISTRY,
+    Program,
+    is_set,
+    is_typed,
+    listen_option,
+    with_options,
+)
 from runyard.cli.pollerflags import RUNNER_SHA256, ArchiveSource
 from runyard.cli.servicelog import keep_short, service_log
 
@@ -80,12 +87,7 @@ NOT_OF_THE_SERVICE = _OF_ACTIONS | {"service", "demo"}  # or added by itself
     show_default=True,
     help="Path of tart, or its name on PATH.",
 )
-@click.option(
-    "--insecure-registry",
-    multiple=True,
-    metavar="HOST:PORT",
-    help="Image registry without TLS; repeatable.",
-)
+@INSECURE_REGISTRY
 @click.option(
     "--plain",
     is_flag=True,
