@@ -187,7 +187,8 @@ def remove(data: Path | None, name: str, *, force: bool, as_json: bool) -> None:
     """Remove a host that joined."""
 
     async def work(kube: Kube, clock: Clock) -> bool:
-        await inventory.check_removable(kube, name)
+        if not await inventory.check_removable(kube, name):
+            return False
         left = await inventory.load(kube, name)
         if left.pods and not force:
             raise Failed(

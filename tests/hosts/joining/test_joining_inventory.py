@@ -139,6 +139,19 @@ def test_removing_a_host_leaves_nothing_of_it_and_can_be_repeated() -> None:
     on_main(test)
 
 
+def test_a_removed_host_is_nothing_to_remove_although_its_pods_are_still_ending() -> None:
+    async def test(main: Main) -> None:
+        await main.join(name="mini-2")
+        await node(main, "mini-2")
+        await pod(main, "idle", "mini-2")
+        assert await inventory.check_removable(main.kube, "mini-2")
+        await inventory.remove(main.kube, "mini-2")
+        assert await inventory.load(main.kube, "mini-2") == Load(1, 0)
+        assert not await inventory.check_removable(main.kube, "mini-2")
+
+    on_main(test)
+
+
 def test_a_removal_that_was_interrupted_is_completed() -> None:
     async def test(main: Main) -> None:
         await node(main, "mini-2")  # its account is gone already

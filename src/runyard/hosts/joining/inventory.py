@@ -111,10 +111,13 @@ async def remove(kube: Kube, name: str) -> bool:
     return await accounts.forget_node(kube, name) or revoked
 
 
-async def check_removable(kube: Kube, name: str) -> None:
-    """Raise `HostOfMain` if the host has an account that no join made, or is a Node of something else."""
+async def check_removable(kube: Kube, name: str) -> bool:
+    """Whether there is anything to remove; raises `HostOfMain` if no join made it, or it is a Node of something else.
+
+    Pods of a host that was removed may be left for a moment; they are no reason to refuse a repetition.
+    """
     if name in await accounts.joined(kube):
-        return
+        return True
     with contextlib.suppress(NotFound):
         account = rights.host_account(name)
         await kube.get(SERVICE_ACCOUNTS, account, namespace=names.CONTROLLER_NAMESPACE)
@@ -123,6 +126,8 @@ async def check_removable(kube: Kube, name: str) -> None:
         node = await kube.get_as(NODES, name, Node)
         if node.metadata.labels.get(names.NODE_RUNTIME, "") not in _RUNTIMES:
             raise HostOfMain(name)
+        return True
+    return False
 
 
 def _view(node: Node, pods: tuple[Pod, ...], *, beat: str, joined: frozenset[str]) -> HostView:
