@@ -72,6 +72,7 @@ ENUMS: dict[str, type[StrEnum]] = {
     "reason/finding-left": dispatch.Left,
     "reason/headline": Headline,
     "reason/held": dispatch.Holding,
+    "reason/pod-labels": dispatch.PodLabels,
     "reason/job-request": dispatch.Requested,
     "reason/job-trust": dispatch.Trust,
     "reason/node-condition": node.NodeReason,

@@ -9,14 +9,11 @@ import msgspec
 import pytest
 from tests.dispatch.dispatchharness import LABELS, SECRET, SPACE, Guest, Harness, Onward, play
 
-from runyard.dispatch.machine.values import Slot
-from runyard.dispatch.minting.trust import JobTrust
 from runyard.dispatch.origin import read_facts
 from runyard.dispatch.plans.trust import RunFacts, decide, is_trusted, trust_of
 from runyard.embedded.github.identity import KeyPair
 from runyard.github.views import PullRequestView, RunView
 from runyard.http.messages import Request, Response, Stream, json_response
-from runyard.telemetry.log import get_logger
 from runyard.wire import names
 from runyard.wire.paths import GITHUB_WEBHOOK
 from runyard.wire.reasons_dispatch import Trust
@@ -195,15 +192,9 @@ def test_a_run_that_could_not_be_read_is_read_again_for_the_next_runner(
         answer_runs(harness, json_response(500, {"message": "oops"}))
         job = await harness.armed(guest)
         answer_runs(harness, run_of("pull_request", FORK))
-        slot = Slot(pod_uid="u", pod_name="p", pool="mac", tenant="acme", intended_job=job)
-        trust = JobTrust(
-            harness.database,
-            github=harness.server.shared.github,
-            clock=harness.clock,
-            log=get_logger("test"),
-            within=5.0,
-        )
-        assert (await trust.of(slot)).trust is Trust.FORK
+        # Its runner was lost, and the job is meant for another one.
+        harness.execute("UPDATE slots SET marked_job = NULL WHERE pod_uid = %s", guest.uid)
+        await harness.server.marker.mark(guest.uid)
         assert harness.job(job)["trust"] == Trust.FORK.value
 
     play(scenario, database_url, app_keys)

@@ -15,6 +15,7 @@ from runyard.dispatch.machine.events import Offer
 from runyard.dispatch.machine.values import Slot
 from runyard.dispatch.matching.match import match
 from runyard.dispatch.matching.values import Kind, Matching, Proposal, Snapshot
+from runyard.dispatch.minting.marking import Marker
 from runyard.dispatch.minting.mint import Minter
 from runyard.dispatch.pools import Pools
 from runyard.dispatch.snapshot import Reading, read
@@ -42,6 +43,7 @@ class Matcher:
         pools: Pools,
         waiters: Waiters,
         minter: Minter,
+        marker: Marker,
     ) -> None:
         self._guards = deps.guards
         self._database = deps.database
@@ -50,6 +52,7 @@ class Matcher:
         self._pools = pools
         self._waiters = waiters
         self._minter = minter
+        self._marker = marker
         self._clock = deps.clock
         self._meter = deps.meter
         self._log = deps.log
@@ -144,7 +147,7 @@ class Matcher:
                 paid = proposal.event.job_id in result.paid
                 self._mint(spawn, snapshot, proposal, decision.slot, result.era, paid=paid)
             else:
-                spawn(self._minter.mark_committed(decision.slot))  # its runner has a new job
+                spawn(self._marker.mark(decision.slot.pod_uid))  # its runner has a new job
         return claimed
 
     def _still_polled(self, proposal: Proposal) -> bool:

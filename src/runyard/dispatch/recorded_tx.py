@@ -22,6 +22,7 @@ class JobTransition(msgspec.Struct, frozen=True, kw_only=True):
     queued: float
     claimed: float | None = None
     started: float | None = None
+    swapped: bool = False  # it runs on a runner that was not meant for it
 
     @property
     def requeued(self) -> bool:

@@ -90,6 +90,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     read_limit: int = 50
     recover_every: float = 60.0
     pods_every: float = 20.0  # also how long a claim is held if the end of its Pod was not reported
+    marks_every: float = 20.0  # labels of Pods that were not written, or are about another job
+    marks_grace: float = 30.0  # since the claim; before, the replica that armed the Pod labels it
     recover_limit: int = 50  # findings of one tick
     delete_most: int = 120  # Pods that one replica deletes in any minute, for whatever reason
     stale_queued_every: float = 30.0

@@ -15,7 +15,7 @@ import msgspec
 
 from runyard.db.contract import Row, Statement, Tx
 from runyard.db.statements import load
-from runyard.dispatch.machine.values import Decision, JobChange, SlotChange, View
+from runyard.dispatch.machine.values import Decision, Job, JobChange, JobState, SlotChange, View
 from runyard.dispatch.recorded_tx import JobTransition, RecordingTx
 from runyard.wire.reasons_dispatch import Why
 
@@ -203,9 +203,19 @@ def _job_transitions(
                     queued=row["queued"],
                     claimed=row.get("claimed"),
                     started=row.get("started"),
+                    swapped=_is_swapped(view, change.job),
                 )
             )
     return transitions
+
+
+def _is_swapped(view: View, job: Job) -> bool:
+    """Whether the job runs on a slot that was not meant for it."""
+    return (
+        job.state is JobState.RUNNING
+        and view.slot is not None
+        and job.job_id not in (view.slot.intended_job, view.slot.executing_job)
+    )
 
 
 def _after(decision: Decision, generations: dict[str, int]) -> Decision:

@@ -262,6 +262,19 @@ class Trust(Code):
     UNKNOWN = "trust-unknown", "untrusted: it is not known where its code is from"
 
 
+class PodLabels(Code):
+    """How the labels of a Pod differ from what its job alone would give it."""
+
+    OF_ANOTHER_JOB = (
+        "labels-of-another-job",
+        "the labels of its Pod are still about job {job:d}, which its runner was meant for; they are being corrected",
+    )
+    STAY_UNTRUSTED = (
+        "labels-stay-untrusted",
+        "its Pod stays marked as untrusted: its runner was meant for an untrusted job before",
+    )
+
+
 TRANSITIONS = Catalogue(Why)
 REQUESTS = Catalogue(Requested)
 TRUST = Catalogue(Trust)

@@ -15,7 +15,7 @@ from runyard.web.explain.values import Constraint
 from runyard.web.explain.views import ExplanationView
 from runyard.web.settings import Settings
 from runyard.wire.reasons import Catalogue
-from runyard.wire.reasons_dispatch import TRUST, Holding, Trust
+from runyard.wire.reasons_dispatch import TRUST, Holding, PodLabels, Trust
 
 
 async def explained(site: Site, kind: str, id_: str) -> ExplanationView:
@@ -41,6 +41,37 @@ def test_a_job_of_a_fork_is_explained_as_untrusted(database_url: str) -> None:
             found = await explained(site, "job", str(job))
             assert [(each.code, each.text) for each in found.facts] == [(trust, TRUST.text(trust))]
         assert (await explained(site, "job", "9")).facts == (), "it is not decided yet"
+
+    visit(scenario, database_url)
+
+
+@pytest.mark.parametrize(
+    ("marked_job", "marked", "trust", "label"),
+    [
+        (3, False, Trust.FORK, PodLabels.OF_ANOTHER_JOB),
+        (7, True, Trust.SAME_REPOSITORY, PodLabels.STAY_UNTRUSTED),
+        (7, True, Trust.FORK, None),
+        (7, False, Trust.SAME_REPOSITORY, None),
+        (None, False, Trust.FORK, None),
+    ],
+)
+def test_labels_that_are_not_those_of_the_running_job_are_explained(
+    database_url: str, marked_job: int | None, marked: bool, trust: Trust, label: PodLabels | None
+) -> None:
+    async def scenario(site: Site) -> None:
+        site.job(7, state="running")
+        site.slot("u", "mac-runner-1", state="executing")
+        site.execute("UPDATE jobs SET trust = %s, runner_name = 'mac-runner-1'", trust.value)
+        site.execute(
+            "UPDATE slots SET tenant = 'acme', executing_job = 7, runner_name = 'mac-runner-1',"
+            " marked_job = %s, marked_untrusted = %s",
+            marked_job,
+            marked,
+        )
+        expected = [trust.value, *([] if label is None else [label.value])]
+        for kind, id_ in (("job", "7"), ("runner", "mac-runner-1"), ("pod", "mac-runner-1")):
+            found = await explained(site, kind, id_)
+            assert [each.code for each in found.facts] == expected
 
     visit(scenario, database_url)
 

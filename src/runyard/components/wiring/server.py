@@ -7,7 +7,7 @@ import msgspec
 from runyard.blobs.errors import BlobError
 from runyard.components.results import ObjectsWatch, Results, ResultsSetup, wire_results
 from runyard.components.wiring.intake import IntakePieces, wire_intake
-from runyard.components.wiring.minting import wire_matcher
+from runyard.components.wiring.minting import wire_marker, wire_matcher
 from runyard.components.wiring.recovery import RecoveryPieces, wire_recovery
 from runyard.components.wiring.shared import Shared, wire_shared
 from runyard.db.contract import DatabaseError
@@ -15,6 +15,7 @@ from runyard.dispatch.budget_metrics import BudgetMetrics
 from runyard.dispatch.deps import Deps
 from runyard.dispatch.matcher import Matcher
 from runyard.dispatch.metrics import Gauges
+from runyard.dispatch.minting.marking import Marker
 from runyard.dispatch.rest.jobs import JobService
 from runyard.dispatch.rest.routes import Rest
 from runyard.dispatch.rest.tenants import TenantService
@@ -45,6 +46,7 @@ class Wired(msgspec.Struct, frozen=True, kw_only=True):
     intake: IntakePieces
     recovery: RecoveryPieces
     matcher: Matcher
+    marker: Marker
     budget_metrics: BudgetMetrics
     gauges: Gauges
     pruner: Pruner
@@ -63,11 +65,13 @@ def wire(given: Deps, results: ResultsSetup | None = None) -> Wired:
     deps = shared.deps
     _report_modes(deps)
     database, meter, log, settings = deps.database, deps.meter, deps.log, deps.settings
+    marker = wire_marker(shared)
     return Wired(
         shared=shared,
         intake=wire_intake(shared),
         recovery=wire_recovery(shared),
-        matcher=wire_matcher(shared),
+        matcher=wire_matcher(shared, marker),
+        marker=marker,
         budget_metrics=BudgetMetrics(
             shared.budget, meter=meter, report=shared.reporter(GITHUB_BUDGET_LOW)
         ),
@@ -100,7 +104,8 @@ def _report_modes(deps: Deps) -> None:
 
 def loops(wired: Wired) -> tuple[Coroutine[object, object, object], ...]:
     """The loops of a replica, without those that its guards leave out."""
-    deps = wired.deps
+    deps, shared = wired.deps, wired.shared
+    wakeups = {Loop.JOB_READ: shared.requeued, Loop.POD_MARKS: shared.swapped}
     return tuple(
         run_loop(
             name,
@@ -114,7 +119,7 @@ def loops(wired: Wired) -> tuple[Coroutine[object, object, object], ...]:
             expected=_EXPECTED,
             max_backoff=max(30.0, every),
             freshness=deps.freshness,
-            wakeup=wired.shared.requeued if name is Loop.JOB_READ else None,
+            wakeup=wakeups.get(name),
         )
         for name, step, every, deadline in (*_dispatch_steps(wired), *_results_steps(wired))
         if name not in deps.guards.without_loops
@@ -132,6 +137,7 @@ def _dispatch_steps(wired: Wired) -> Steps:
         (Loop.STALE_QUEUED_JOBS, recovery.reader.step_stale, settings.stale_queued_every, 120.0),
         (Loop.ORPHANED_STAMPED_PODS, recovery.stamped.step, settings.recover_every, 120.0),
         (Loop.PODS_AGAINST_SLOTS, recovery.pods.step, settings.pods_every, 120.0),
+        (Loop.POD_MARKS, wired.marker.step, settings.marks_every, 60.0),
         (Loop.GHOST_REGISTRATIONS, recovery.ghosts.step, settings.ghosts_every, 120.0),
         (Loop.DELIVERY_AUDIT, intake.audit.step, settings.audit_every, 300.0),
         (Loop.QUEUE_GAUGES, wired.gauges.step, settings.gauges_every, 30.0),

@@ -48,6 +48,8 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
     closer: Closer
     requeued: asyncio.Event
     """Set when a job goes back to the queue: it is read at GitHub at once, because it is not offered before."""
+    swapped: asyncio.Event
+    """Set when a runner executes another job than its own: the labels of its Pod are decided again."""
 
     def report(self, reconciler: Reconciler) -> ReconcilerReport:
         """The report of one reconciler, in the mode that the settings give it."""
@@ -82,12 +84,15 @@ def wire_shared(given: Deps) -> Shared:
     prover = Prover(kube, namespace=settings.namespace)
     pools = Pools(kube, namespace=settings.namespace)
     ctx = Context(deadlines=settings.deadlines, rules=deps.guards.rules)
-    metrics, requeued = JobMetrics(pools=pools, meter=deps.meter), asyncio.Event()
+    metrics = JobMetrics(pools=pools, meter=deps.meter)
+    requeued, swapped = asyncio.Event(), asyncio.Event()
 
     def observe(transition: JobTransition) -> None:
         metrics.record(transition)
         if transition.requeued:
             requeued.set()
+        if transition.swapped:
+            swapped.set()
 
     store = Store(database, ctx=ctx, actor=deps.name, observer=observe)
     return Shared(
@@ -107,6 +112,7 @@ def wire_shared(given: Deps) -> Shared:
         ),
         closer=Closer(store=store, prover=prover),
         requeued=requeued,
+        swapped=swapped,
     )
 
 

@@ -14,6 +14,7 @@ from runyard.db.contract import DatabaseError, Tx
 from runyard.dispatch.deps import Deps
 from runyard.dispatch.machine.events import Arm, MintAbandoned, MintFailed
 from runyard.dispatch.machine.values import Slot
+from runyard.dispatch.minting.marking import Marker
 from runyard.dispatch.minting.stamp import Stamper
 from runyard.dispatch.plans.mint import (
     Conclusion,
@@ -49,6 +50,13 @@ class _Minted(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict = Verdict(outcome="retry", hold_job=5.0)
 
 
+class PodWriters(msgspec.Struct, frozen=True, kw_only=True):
+    """What writes the labels of Pods."""
+
+    stamper: Stamper
+    marker: Marker
+
+
 class Minter:
     """Completes offers: mints, stamps and arms."""
 
@@ -59,7 +67,7 @@ class Minter:
         store: Store,
         github: GitHub,
         deleter: SafeDelete,
-        stamper: Stamper,
+        pods: PodWriters,
         seal: Seal,
         waiters: Waiters,
     ) -> None:
@@ -67,7 +75,7 @@ class Minter:
         self._store = store
         self._github = github
         self._deleter = deleter
-        self._stamper = stamper
+        self._stamper, self._marker = pods.stamper, pods.marker
         self._seal = seal
         self._waiters = waiters
         self._clock = deps.clock
@@ -105,10 +113,6 @@ class Minter:
             )
         finally:
             self._waiters.wake(slot.pod_uid)
-
-    async def mark_committed(self, slot: Slot) -> None:
-        """Label the Pod of a runner that has been assigned a job."""
-        await self._stamper.mark_committed(slot)
 
     async def _mint_and_stamp(
         self, slot: Slot, labels: tuple[str, ...], *, paid: bool
@@ -233,7 +237,7 @@ class Minter:
         decision = await self._store.apply_to_known(slot, event, name="arm", in_era=era)
         if decision.refused is None:
             self._waiters.wake(slot.pod_uid, armed=decision.slot)
-            await self._stamper.mark_committed(slot)
+            await self._marker.mark(slot.pod_uid)
             return
         # The offer ended before its runner existed, so no Pod will start the runner: delete it. If that fails, the
         # search for ghost registrations finds it.

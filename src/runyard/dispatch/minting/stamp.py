@@ -9,28 +9,23 @@ from typing import Any
 
 from runyard.clock import Clock
 from runyard.dispatch.machine.values import Slot
-from runyard.dispatch.minting.trust import JobTrust
 from runyard.dispatch.plans.mint import StampAnswer
-from runyard.dispatch.plans.trust import is_trusted
 from runyard.http.errors import NotSent, TransportError
 from runyard.kube.client import Kube
 from runyard.kube.errors import Conflict, Forbidden, Invalid, KubeError, NotFound
 from runyard.kube.kinds import PODS
 from runyard.telemetry.log import Logger
-from runyard.wire.names import CACHE_UNTRUSTED, POOL_OWNER, RUNNER_ACCOUNT
+from runyard.wire.names import POOL_OWNER
 
 
 class Stamper:
-    """Writes and clears the owner label of Pods, and writes the labels of a committed dispatch."""
+    """Writes and clears the owner label of Pods."""
 
-    def __init__(
-        self, kube: Kube, *, namespace: str, clock: Clock, log: Logger, trust: JobTrust
-    ) -> None:
+    def __init__(self, kube: Kube, *, namespace: str, clock: Clock, log: Logger) -> None:
         self._kube = kube
         self._namespace = namespace
         self._clock = clock
         self._log = log
-        self._trust = trust
 
     async def stamp(self, slot: Slot, *, within: float) -> StampAnswer:
         """Stamp the Pod with its tenant. Errors of the Kubernetes API are answers, not raised."""
@@ -64,25 +59,6 @@ class Stamper:
             self._log.warning("stamp not cleared", pod=slot.pod_name, error=str(error))
             return False
         return True
-
-    async def mark_committed(self, slot: Slot) -> None:
-        """Label the Pod with its account and, unless its job is trusted, as untrusted; both in one request.
-
-        Hosts with a cache give the account's cache to a Pod that has the first label and not the second. Best effort:
-        runyard itself reads neither. The mark is never removed: a Pod may get a second job, but not its trust back.
-        """
-        origin = await self._trust.of(slot)
-        labels: dict[str, str | None] = {}
-        if origin.account_id:
-            labels[RUNNER_ACCOUNT] = str(origin.account_id)
-        if not is_trusted(origin.trust):
-            labels[CACHE_UNTRUSTED] = "true"
-        if not labels:
-            return
-        try:
-            await self._label(slot, labels)
-        except (KubeError, TransportError) as error:
-            self._log.info("labels of the commit not written", pod=slot.pod_name, error=str(error))
 
     async def _label(self, slot: Slot, labels: dict[str, str | None]) -> dict[str, Any]:
         return await self._kube.patch(

@@ -119,6 +119,9 @@ class SlotFacts(msgspec.Struct, frozen=True, kw_only=True):
     settled: bool  # the grace period after the last outage is over
     settles_at: float
     last: LogEntry | None = None
+    job_trust: str = ""  # of the job that it runs or waits for; empty: not decided
+    marked_job: int | None = None  # the job that the labels of its Pod are about
+    marked_untrusted: bool = False
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,6 +25,7 @@ from runyard.web.explain.context import (
     SlotFacts,
     build_context,
 )
+from runyard.web.explain.facts import label_facts, slot_facts
 from runyard.web.explain.jobs import explain_job, is_examined
 from runyard.web.explain.pods import explain_drain, explain_pod, explain_stamp, with_host
 from runyard.web.explain.pools import explain_pool
@@ -105,7 +106,7 @@ class Explainer:
             pool = context.pool(id_)
             return (() if pool is None else explain_pool(pool, context)), ()
         rows = await read_slot(self._database, id_, self._dispatch.limits)
-        return explain_runner(id_, rows.slot, context), ()
+        return explain_runner(id_, rows.slot, context), slot_facts(rows.slot)
 
     async def _job(self, id_: str, context: Context) -> tuple[tuple[Step, ...], tuple[Reason, ...]]:
         job_id = number(id_)
@@ -119,8 +120,8 @@ class Explainer:
             # The snapshot is older than the job: with a new one every replica gives the same answer.
             fresh = await self._dispatch.read_matching()
             context = msgspec.structs.replace(context, matching=fresh)
-        facts = (trust_of(rows.job.trust).because(),) if rows.job.trust else ()
-        return explain_job(rows.job, rows.slot, context), facts
+        trust = (trust_of(rows.job.trust).because(),) if rows.job.trust else ()
+        return explain_job(rows.job, rows.slot, context), (*trust, *label_facts(rows.slot, job_id))
 
     async def _context(self, snapshot: Snapshot) -> Context:
         rate_budgets = await self._dispatch.rate_budgets()

@@ -76,6 +76,9 @@ async def _slot(
         settled=row["settled"],
         settles_at=row["settles_epoch"],
         last=_log_entry(entry),
+        job_trust=row["job_trust"] or "",
+        marked_job=row["marked_job"],
+        marked_untrusted=row["marked_untrusted"],
     )
 
 

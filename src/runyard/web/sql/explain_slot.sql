@@ -1,6 +1,6 @@
 -- The newest slot with this name: a Pod's uid or name, a runner's name or its id at GitHub, or the id of the assigned
 -- job. `tenant` limits the search if it is known. Includes the conditions that the sweeper checks.
-SELECT s.*,
+SELECT s.*, j.trust AS job_trust,
     extract(epoch FROM s.opened_at)::double precision AS opened_epoch,
     extract(epoch FROM s.last_beat)::double precision AS beat_epoch,
     extract(epoch FROM s.deadline)::double precision AS deadline_epoch,
@@ -12,7 +12,7 @@ FROM slots s LEFT JOIN LATERAL (
     SELECT last_tick, served_since + make_interval(secs =>
         (%(stays)s::double precision[])[array_position(%(states)s::text[], s.state)]) AS settles_at
     FROM service
-) v ON true
+) v ON true LEFT JOIN jobs j ON j.job_id = coalesce(s.executing_job, s.intended_job)
 WHERE s.pod_uid IN (
     SELECT pod_uid FROM slots WHERE pod_uid = %(name)s::text
     UNION ALL
