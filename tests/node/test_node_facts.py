@@ -113,3 +113,53 @@ def test_who_polls_for_a_guest(
     polling = vm_spec(bound, record(), settings, token="t").polling
     wanted = HostPolling(url=url, ca="PEM", archive="/a.tgz") if found == "host" else None
     assert polling == wanted
+
+
+HERE, POOL, ALL = "http://127.0.0.1:9/h", "https://pool.example/x", "https://server.example/x"
+GUEST_URLS = {  # runtime, pool's annotation, the host's own URL, the Pod's environment → the URL that the guest polls
+    "the pool's URL goes before the host's": ("tart", POOL, "https://host.example/x", ALL, POOL),
+    "the pool's URL on a host that joined": ("tart", POOL, HERE, "http://127.0.0.1:4000/x", POOL),
+    "the host's own URL": ("tart", "", "https://host.example/x", ALL, "https://host.example/x"),
+    "loopback of the host never reaches a VM": ("tart", "", HERE, ALL, ALL),
+    "only loopback": ("tart", "", HERE, "http://localhost/x", None),
+    "a pool's URL on loopback": ("tart", "http://[::1]/x", "https://host.example/x", ALL, None),
+    "a process reaches the host's loopback": ("process", "", HERE, ALL, HERE),
+    "a pool's URL for processes": ("process", POOL, HERE, ALL, POOL),
+}
+
+
+@pytest.mark.parametrize(
+    ("runtime", "pool", "host", "given", "polled"), GUEST_URLS.values(), ids=list(GUEST_URLS)
+)
+def test_a_guest_polls_where_its_pool_says_and_never_itself(
+    runtime: str, pool: str, host: str, given: str, polled: str | None
+) -> None:
+    settings = Settings(node_name="n", dispatch_url=host, runtime=runtime)
+    bound = runner_pod(given, {names.GUEST_DISPATCH_URL: pool} if pool else {})
+    if polled is None:
+        with pytest.raises(UnsupportedSpec, match="which is the guest itself") as why:
+            vm_spec(bound, record(), settings, token="t")
+        advised = runner_pod(given, {names.GUEST_DISPATCH_URL: ALL})
+        assert (
+            dict(vm_spec(advised, record(), settings, token="t").env)[names.ENV_DISPATCH_URL] == ALL
+        )
+        advised = runner_pod(given, {names.POLLER: "host"})
+        assert vm_spec(advised, record(), settings, token="t").polling is not None, str(why.value)
+        return
+    spec = vm_spec(bound, record(), settings, token="t")
+    assert (dict(spec.env)[names.ENV_DISPATCH_URL], spec.polling) == (polled, None)
+
+
+@pytest.mark.parametrize("pool", ["", POOL])
+@pytest.mark.parametrize(("host", "polled"), [(HERE, HERE), ("", ALL)])
+def test_a_host_polls_its_own_url_whatever_guests_reach(pool: str, host: str, polled: str) -> None:
+    annotations = {names.POLLER: "host", **({names.GUEST_DISPATCH_URL: pool} if pool else {})}
+    settings = Settings(node_name="n", dispatch_url=host)
+    polling = vm_spec(runner_pod(ALL, annotations), record(), settings, token="t").polling
+    assert polling is not None and polling.url == polled
+
+
+def runner_pod(url: str, annotations: dict[str, str]) -> HostPod:
+    env = ({"name": names.ENV_DISPATCH_URL, "value": url},)
+    spec = {"containers": [{"name": "runner", "image": "i", "env": env}]}
+    return pod({"annotations": annotations}, spec=spec)

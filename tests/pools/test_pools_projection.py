@@ -197,3 +197,13 @@ def test_pools_and_accounts_keep_what_their_patches_need():
         Reader(ServiceAccount).of({"metadata": {**meta, "creationTimestamp": T0}})
     )
     assert (account.uid, account.created_at, account.deleting) == ("u", from_rfc3339(T0), False)
+
+
+def test_who_polls_and_where_is_read_from_the_pools_annotations():
+    chosen = {names.POLLER: "host", names.GUEST_DISPATCH_URL: "https://guests.test/x"}
+    labels = {"dispatchLabel": "mac", "runnerLabels": []}
+    spec = {"image": "i", "fleetSelector": "f", "podCPUMilli": 1, "podMemoryMB": 1, **labels}
+    for annotations, wanted in ((chosen, ("host", "https://guests.test/x")), ({}, ("", ""))):
+        meta = {"name": "mac", "namespace": "n", "uid": "u", "annotations": annotations}
+        view = project_pool(Reader(RunnerPool).of({"metadata": meta, "spec": spec}))
+        assert (view.poller, view.dispatch_url) == wanted

@@ -1,5 +1,6 @@
 """Tests the manifests that the scheduler, the agent and the guest rely on."""
 
+import msgspec
 import pytest
 from tests.pools.pool_builders import NEW, make_pool
 
@@ -94,3 +95,21 @@ def test_on_linux_the_container_that_runs_jobs_never_sees_the_token():
     assert (taint["key"], taint["value"]) == ("tuist.dev/runner-tier", "bare-metal")
     token = spec["volumes"][1]["projected"]["sources"][0]["serviceAccountToken"]
     assert (token["audience"], token["expirationSeconds"]) == ("tuist-runners-dispatch", 3600)
+
+
+@pytest.mark.parametrize("base", [MAC, LINUX], ids=["darwin", "linux"])
+def test_the_pools_choice_of_who_polls_and_where_reaches_its_pods(base):
+    pool = msgspec.structs.replace(
+        base, poller="guest", dispatch_url="https://guests.test/dispatch"
+    )
+    pod = template.pod(pool, "r", SETTINGS)
+    annotations = pod["metadata"]["annotations"]
+    assert annotations["runyard.dev/poller"] == "guest"
+    assert annotations["runyard.dev/dispatch-url"] == "https://guests.test/dispatch"
+    containers = [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]
+    urls = {env(each).get("TUIST_RUNNER_DISPATCH_URL") for each in containers}
+    assert urls - {None} == {"https://guests.test/dispatch"}
+
+
+def test_a_pool_that_chooses_nothing_gets_no_annotations_about_polling():
+    assert "annotations" not in template.pod(MAC, "r", SETTINGS)["metadata"]

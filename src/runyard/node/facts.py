@@ -14,6 +14,7 @@ from runyard.http.addresses import is_loopback
 from runyard.kube.objects import ContainerStatus, Meta, Resources
 from runyard.node.plans.actions import Report
 from runyard.node.plans.pod import PodFacts
+from runyard.node.plans.poll_urls import PollUrls, url_for_guest, url_for_host
 from runyard.node.plans.spec import EnvVar, UnsupportedSpec, cpu_milli, memory_mb, resolve_env
 from runyard.node.plans.values import Record
 from runyard.node.settings import Settings
@@ -119,47 +120,53 @@ def vm_spec(pod: HostPod, record: Record, settings: Settings, *, token: str) -> 
     """The VM to create for a Pod; raises `UnsupportedSpec`."""
     container = pod.spec.containers[0]
     resources = {**container.resources.requests, **container.resources.limits}
-    env = _environment(pod, settings)
+    env, polling = _environment(pod), None
+    if given := env.get(names.ENV_DISPATCH_URL, ""):  # it is a runner
+        of_pool = pod.metadata.annotations.get(names.GUEST_DISPATCH_URL, "")
+        urls = PollUrls(pod=given, pool=of_pool, host=settings.dispatch_url)
+        found = _polling(pod, urls, settings)
+        polling = found if isinstance(found, HostPolling) else None
+        env[names.ENV_DISPATCH_URL] = found.url if isinstance(found, HostPolling) else found
     return VmSpec(
         name=record.vm,
         image=record.source,
         cpu_milli=cpu_milli(resources, settings.vm_cpu_milli),
         memory_mb=memory_mb(resources, settings.vm_memory_mb),
-        env=env,
+        env=tuple(env.items()),
         token=token,
-        polling=_polling(pod, dict(env), settings),
+        polling=polling,
     )
 
 
-def _polling(pod: HostPod, env: Mapping[str, str], settings: Settings) -> HostPolling | None:
-    """How this host polls for the guest; None if the guest polls, or the Pod is no runner."""
-    url = env.get(names.ENV_DISPATCH_URL, "")
-    if not url:
-        return None
+def _polling(pod: HostPod, urls: PollUrls, settings: Settings) -> HostPolling | str:
+    """How this host polls for the guest, or the URL that the guest polls; raises `UnsupportedSpec`."""
     poller = pod.metadata.annotations.get(names.POLLER, settings.poller)
     if poller == names.POLLER_HOST:
         return HostPolling(
-            url=url,
+            url=url_for_host(urls),
             ca=settings.server_ca,
             runner=settings.runner_directory,
             archive=settings.runner_archive,
         )
     if poller != names.POLLER_GUEST:
         raise UnsupportedSpec(f"annotation {names.POLLER} is {poller!r}: use host or guest")
-    if settings.runtime == names.NODE_RUNTIME_TART and is_loopback(urlsplit(url).hostname or ""):
+    in_vm = settings.runtime == names.NODE_RUNTIME_TART
+    url = url_for_guest(urls, reaches=lambda url: not (in_vm and _is_loopback(url)))
+    if url is None:
         raise UnsupportedSpec(
-            f"the guest would poll {url}, which is the guest itself: set the pool's annotation"
-            f" {names.GUEST_DISPATCH_URL} to an address that guests reach, or {names.POLLER} to host"
+            f"the guest would poll {urls.pool or url_for_host(urls)}, which is the guest itself: give the pool the"
+            f" annotation {names.GUEST_DISPATCH_URL} with a URL that reaches the server, or {names.POLLER}: host"
         )
-    return None
+    return url
 
 
-def _environment(pod: HostPod, settings: Settings) -> tuple[tuple[str, str], ...]:
+def _is_loopback(url: str) -> bool:
+    return is_loopback(urlsplit(url).hostname or "")
+
+
+def _environment(pod: HostPod) -> dict[str, str]:
     container = pod.spec.containers[0]
-    env = dict(resolve_env(container.env, _fields(pod)))
-    if settings.dispatch_url and names.ENV_DISPATCH_URL in env:
-        env[names.ENV_DISPATCH_URL] = settings.dispatch_url
-    return tuple(env.items())
+    return dict(resolve_env(container.env, _fields(pod)))
 
 
 def status_patch(

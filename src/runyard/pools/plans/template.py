@@ -37,7 +37,11 @@ def pod(pool: PoolView, name: str, settings: Settings) -> Manifest:
     """The runner's Pod."""
     metadata = _metadata(pool, name, component=names.COMPONENT_RUNNER)
     metadata["labels"][names.RUNNER] = "true"
-    copied = {names.RUNTIME_REVISION: pool.runtime_revision, names.POLLER: pool.poller}
+    copied = {
+        names.RUNTIME_REVISION: pool.runtime_revision,
+        names.POLLER: pool.poller,
+        names.GUEST_DISPATCH_URL: pool.dispatch_url,
+    }
     if annotations := {name: value for name, value in copied.items() if value}:
         metadata["annotations"] = annotations
     by_agent = bool(pool.spec.agent_runtime)
