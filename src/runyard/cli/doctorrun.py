@@ -6,7 +6,7 @@ made from reason codes, and cleaned for a terminal.
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -21,6 +21,7 @@ from runyard.cli.tables import show_json, show_table
 from runyard.clock import Clock, RealClock
 from runyard.hosts.doctor.checks import Check, Group, checks_for
 from runyard.hosts.doctor.facts import gather
+from runyard.hosts.doctor.inspections import nearest
 from runyard.hosts.doctor.plans.findings import Facts, Findings, Verdict
 from runyard.hosts.doctor.plans.ids import CheckId
 from runyard.hosts.doctor.plans.next_step import next_step
@@ -46,10 +47,7 @@ def run(options: Options) -> bool:
     home = home_of(facts, os.environ)
     services = agent_services(home, os.environ)
     root = agent_root(options.agent_data, os.environ, home, services)
-    known = (root, default_root(home), *(each.data for each in services))
-    facts = msgspec.structs.replace(
-        facts, agent_data=str(root), agents=tuple(dict.fromkeys(map(str, known)))
-    )
+    facts = with_agents(facts, os.environ, root, services)
     checks = selected(options.only, checks_for(facts.platform))
     if options.listed:
         _list(checks, as_json=options.as_json)
@@ -61,6 +59,24 @@ def run(options: Options) -> bool:
     else:
         click.echo(harmless(results_text(checks, results, step, verbose=options.verbose)))
     return not any(each.verdict is Verdict.PROBLEM for found in results.values() for each in found)
+
+
+def with_agents(
+    facts: Facts, environ: Mapping[str, str], root: Path, services: Sequence[AgentService]
+) -> Facts:
+    """The facts with the agents' directories; without TART_HOME here, tart's is that of the agent's service."""
+    known = (root, default_root(home_of(facts, environ)), *(each.data for each in services))
+    agents = tuple(dict.fromkeys(map(str, known)))
+    tart = next((each.tart_home for each in services if each.data == root), "")
+    if environ.get("TART_HOME") or not tart.startswith("/"):
+        return msgspec.structs.replace(facts, agent_data=str(root), agents=agents)
+    return msgspec.structs.replace(
+        facts,
+        agent_data=str(root),
+        agents=agents,
+        tart_home=tart,
+        tart_disk=str(nearest(Path(tart))),
+    )
 
 
 def selected(only: tuple[str, ...], checks: tuple[Check, ...]) -> tuple[Check, ...]:

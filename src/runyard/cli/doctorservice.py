@@ -12,6 +12,7 @@ from runyard.hosts.services.systemd import units_directory
 from runyard.hosts.services.unit import PREFIX, unit_name
 
 AGENT = "agent"  # what the names of these services begin with
+_DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError)
 _WORD = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
@@ -21,6 +22,7 @@ class AgentService(msgspec.Struct, frozen=True):
     name: str  # among runyard's own
     data: Path
     log: str
+    tart_home: str = ""  # if it is not the usual one
 
 
 def agent_services(home: Path, environ: Mapping[str, str]) -> tuple[AgentService, ...]:
@@ -33,9 +35,12 @@ def _launchd(home: Path) -> Iterator[AgentService]:
         try:
             content = plistlib.loads(path.read_bytes())
             words, log = content["ProgramArguments"], content["StandardOutPath"]
-        except (OSError, ValueError, LookupError, TypeError, plistlib.InvalidFileException):
+            tart = content.get("EnvironmentVariables", {}).get("TART_HOME", "")
+        except (*_DAMAGED, plistlib.InvalidFileException):
             continue
-        yield from _service(path.name.removeprefix(PREFIX).removesuffix(".plist"), words, log)
+        name = path.name.removeprefix(PREFIX).removesuffix(".plist")
+        for each in _service(name, words, log):
+            yield msgspec.structs.replace(each, tart_home=str(tart))
 
 
 def _systemd(home: Path, environ: Mapping[str, str]) -> Iterator[AgentService]:

@@ -18,6 +18,7 @@ from tests.hosts.joining.test_joining_tls import enroll, files_of
 from tests.hosts.services.computer import PLATFORMS, Computer
 
 from runyard.cli.doctoragent import agent_of, agent_root
+from runyard.cli.doctorrun import with_agents
 from runyard.cli.doctorservice import AgentService, agent_services
 from runyard.cli.main import cli, run
 from runyard.clock import Clock, RealClock
@@ -247,6 +248,23 @@ def test_a_directory_of_a_service_is_read_with_the_quotes_of_its_file(computers:
         assert (found.name, found.data, found.log) == ("agent", data, service.log)
         path.write_bytes(b"\xff not such a file")
         assert agent_services(computer.home, computer.environ) == ()
+
+
+def test_the_vms_of_a_service_with_another_tart_home_are_not_seen(computers: Computers) -> None:
+    mac = next(each for each in computers if each.platform == "darwin")
+    data, tart = mac.home / "agent", mac.home / "tart"
+    service = mac.service(
+        "agent", "--data", str(data), name="agent", environment={"TART_HOME": str(tart)}
+    )
+    path = mac.manager().path("agent")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(mac.manager().render(service))
+    services = agent_services(mac.home, mac.environ)
+    found = with_agents(facts("darwin"), mac.environ, data, services)
+    assert (found.tart_home, found.tart_disk) == (str(tart), str(mac.home))
+    assert found.agents == (str(data), str(mac.home / ".local" / "share" / "runyard-agent"))
+    own = {**mac.environ, "TART_HOME": "/Users/ci/.tart"}
+    assert with_agents(facts("darwin"), own, data, services).tart_home == "/Users/ci/.tart"
 
 
 # ── its VMs ─────────────────────────────────────────────────────────────────────────────────────────
