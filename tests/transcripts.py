@@ -25,7 +25,7 @@ CHECKED = {
     "docs/one-machine.md": (6, "tests/embedded/up/test_up_transcript.py"),
     "docs/pools.md": (4, "tests/embedded/up/test_up_pools.py"),
     "docs/proof.md": (1, "tests/cli/test_cli_prove.py"),
-    "docs/second-mac.md": (4, "tests/hosts/joining/test_joining_transcript.py"),
+    "docs/second-mac.md": (6, "tests/hosts/joining/test_joining_transcript.py"),
     "docs/status.md": (1, "tests/embedded/up/test_up_pools.py"),
     "docs/xcresult.md": (3, "tests/cli/test_xcresult_real.py"),
 }

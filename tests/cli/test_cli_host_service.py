@@ -14,6 +14,7 @@ from tests.cli.servicesupport import use_computer
 from tests.hosts.joining.joinsupport import Served
 from tests.hosts.services.computer import Computer
 from tests.hosts.services.managers import sections, words
+from tests.transcripts import check, transcripts
 from tests.vm.process_harness import IMAGE
 
 from runyard.cli import hostjoin, hostservice, servicehere
@@ -30,6 +31,7 @@ from runyard.vm.contract import VmSpec
 from runyard.vm.guest.image import build_image
 from runyard.vm.registry import Wanted, image_directory, open_driver
 
+PAGE = "docs/second-mac.md"
 assert hostjoin and hostservice  # loaded before a test replaces the clock that they take
 
 
@@ -86,10 +88,10 @@ def environment_of(computer: Computer, name: str = "runyard-agent.service") -> d
 
 
 def tart(folder: Path) -> Path:
-    """A program that says that it is tart, which is all that joining asks of it."""
-    folder.mkdir()
+    """A program that calls itself tart and has no VMs, which is all that is asked of it here."""
+    folder.mkdir(exist_ok=True)
     program = folder / "tart"
-    program.write_text("#!/bin/sh\necho 2.32.1\n")
+    program.write_text("#!/bin/sh\n[ $1 = --version ] && echo 2.32.1 || echo '[]'\n")
     program.chmod(0o755)
     return program
 
@@ -110,7 +112,8 @@ def test_a_host_that_joined_runs_its_agent_until_it_leaves(
     data = data_of(computer)
     assert join(served, "--json") == 0
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [each["event"] for each in events] == ["driver", "joined", "service", "status", "next"]
+    kinds = [each["event"] for each in events]
+    assert kinds == ["driver", "joined", "service", "boot", "status", "next"]
     assert (events[2]["change"], events[2]["pid"]) == ("installed", 101)
     (argv,) = computer.running
     assert Path(argv[0]).is_absolute()
@@ -369,6 +372,31 @@ def test_leaving_ends_no_runner_unless_it_is_forced(
     assert run("leave", "--force") == 0
     assert linux.running == []
     assert run("leave") == 0
+
+
+# ── the page ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.slow
+def test_the_page_shows_what_is_printed_on_the_second_mac(
+    tmp_path: Path,
+    served: Served,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    mac = use_computer("launchd", tmp_path, monkeypatch)
+    mac.set(auto_login=True)
+    tart(mac.bin)
+    names = {"URL": served.url, "TOKEN": served.token()}
+    _, joined, _, _, left, _ = transcripts(PAGE)
+    for shown in (joined, left):
+        outputs = []
+        for step in shown.steps:
+            program, command, *argv = [names.get(each, each) for each in step.command.split()]
+            assert (program, command, run(*argv)) == ("runyard", "host", 0)
+            text = capsys.readouterr().out.replace(str(mac.home), "~")
+            outputs.append(text.replace(served.url, "URL"))
+        check(shown, outputs)
 
 
 # ── the log ─────────────────────────────────────────────────────────────────────────────────────────

@@ -22,7 +22,7 @@ import msgspec
 
 from runyard.cli import hostservice
 from runyard.cli.options import BadSetting, Failed, labels_of
-from runyard.cli.servicehere import show_said
+from runyard.cli.servicehere import boot_words, show_said
 from runyard.clock import Clock, RealClock
 from runyard.embedded.lock import is_owned
 from runyard.embedded.up import images
@@ -292,6 +292,8 @@ def _installed(plan: hostservice.Plan, data: Path, output: _Output, clock: Clock
         service=done.name,
         pid=done.pid,
     )
+    boot = asyncio.run(plan.manager.at_boot(plan.service.name))
+    output.say("boot", f"at boot: {boot_words(boot)}", code=boot.code, command=boot.command)
     here = hostservice.where(data)
     output.say("status", f"here: runyard host status{here}; to end it: runyard host leave{here}")
     output.say("next", "on the main machine: runyard host list")
