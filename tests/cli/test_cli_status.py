@@ -159,6 +159,12 @@ def test_every_problem_has_its_fix_and_none_is_listed_twice() -> None:
     assert all(each.fix for each in view.problems)
 
 
+def test_the_fix_of_a_drained_host_is_a_command_of_ours() -> None:
+    view = status_of(readings(OVERVIEW))
+    (cordoned,) = [each for each in view.problems if each.code == "host-cordoned"]
+    assert cordoned.fix.endswith(f"runyard host undrain {cordoned.where.removeprefix('host ')}")
+
+
 # ── the screen ──────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -268,7 +268,7 @@ def _host_fix(host: Host) -> str:
     if host.pressure:
         return "Free disk or memory on it; runyard's own images are collected already"
     if host.state == "cordoned":
-        return f"When it may run jobs again: kubectl uncordon {host.name}"
+        return f"When it may run jobs again: runyard host undrain {host.name}"
     return "Check that it is on and reaches this fleet, and read its agent's log"
 
 
