@@ -5,9 +5,16 @@ deadline, and until then the VM has none. Once found it is kept and looked up ag
 
 The lease of the host's DHCP server is asked first: it needs no help of the guest. Where there is none, as with a
 bridged network, the guest's agent is asked.
+
+Invariants:
+- What is known is an address, and printed in its usual form: nothing else is ever published or dialed.
+- A guest does not choose where connections of the host go: of what its agent says, only an address is taken that could
+  be a guest's, which excludes loopback, link-local and multicast ones and every address of this host.
 """
 
 import asyncio
+import ipaddress
+import socket
 
 from runyard.vm.contract import VmError
 from runyard.vm.tart.commands import Tart
@@ -52,11 +59,49 @@ class Addresses:
         for resolver in _RESOLVERS:
             try:
                 found = await self._tart.ip(name, resolver=resolver)
-            except VmError:  # none yet, or too slow: the next lookup may find it
+            except (VmError, UnicodeError):  # none yet, too slow, or no text: the next lookup may find it
                 continue
+            found = address_of(found) if resolver == "dhcp" else guest_address(found)
             if found:
                 break
         wait = settings.address_again if found else settings.address_retry
         self._due[name] = self._tart.clock.monotonic() + wait
         if found:
             self._known[name] = found
+
+
+def address_of(text: str) -> str:
+    """The address that a text consists of; empty if it is something else."""
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        return ""
+
+
+def guest_address(text: str) -> str:
+    """The same for what a guest says about itself; empty if it cannot be a guest's address."""
+    found = address_of(text)
+    if not found or "%" in found:
+        return ""
+    address = ipaddress.ip_address(found)
+    if isinstance(address, ipaddress.IPv6Address):
+        address = address.ipv4_mapped or address
+    no_guest = (
+        address.is_loopback
+        or address.is_link_local
+        or address.is_multicast
+        or address.is_unspecified
+        or address.is_reserved
+    )
+    return "" if no_guest or _is_ours(str(address)) else found
+
+
+def _is_ours(address: str) -> bool:
+    """Whether the address is one of this host's: only to those a socket can be bound."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True
