@@ -101,6 +101,7 @@ def test_an_output_that_is_no_list_is_an_error_and_not_an_empty_host(output: byt
         (1, "Error: database or disk is full", contract.NoSpace),
         (1, 'Error: UnexpectedHTTPStatusCode(when: "pulling", code: 404, details: "{}")', contract.ImageMissing),
         (1, 'Error: UnexpectedHTTPStatusCode(when: "pulling manifest", code: 401, details: "")', contract.Unauthorized),
+        (1, 'Error: CredentialsNotFound(host: "ghcr.io")', contract.Unauthorized),
         (1, 'Error: UnexpectedHTTPStatusCode(when: "pulling blob", code: 503, details: "")', contract.Unreachable),
         (1, 'Error: UnexpectedHTTPStatusCode(when: "pulling blob", code: 429, details: "")', contract.Unreachable),
         (1, "Error: A server with the specified hostname could not be found.", contract.Unreachable),
@@ -130,6 +131,7 @@ def test_a_guest_that_prints_tarts_refusal_was_not_refused() -> None:
 def test_only_tarts_own_complaint_means_that_the_agent_is_away() -> None:
     complaint = f"{NO_AGENT}: x"
     assert is_unreachable_agent(complaint)
+    assert is_unreachable_agent(f"Error: {complaint}")
     assert not is_unreachable_agent(f"my job says: {complaint}")
 
 

@@ -54,6 +54,10 @@ _OFFLINE = (
     r"|[Cc]ould not connect|connection was lost|appears to be offline"
     r"|hostname could not be found|Connection (refused|reset)|network is unreachable"
 )
+_REFUSED = (
+    r"UnexpectedHTTPStatusCode\(.*code: (401|403)\b|AuthFailed|CredentialsNotFound|UNAUTHORIZED"
+    r"|access to the resource is denied"
+)
 _RULES: tuple[tuple[str, type[VmError], str], ...] = (
     (_NO_SLOT, SlotsFull, "wait until one of the running VMs ends"),
     (
@@ -72,7 +76,7 @@ _RULES: tuple[tuple[str, type[VmError], str], ...] = (
     ),
     (r"no IP address found", Unreachable, "it may still boot"),
     (
-        r"UnexpectedHTTPStatusCode\(.*code: (401|403)\b|AuthFailed|UNAUTHORIZED|access to the resource is denied",
+        _REFUSED,
         Unauthorized,
         "log in with `tart login`, or set TART_REGISTRY_USERNAME and TART_REGISTRY_PASSWORD",
     ),
@@ -108,4 +112,4 @@ def refuses_more_vms(output: str) -> bool:
 
 def is_unreachable_agent(output: str) -> bool:
     """Whether `tart exec` has printed that the guest's agent does not answer."""
-    return re.match(_NO_AGENT, output.lstrip()) is not None
+    return re.match(rf"(Error: )?{_NO_AGENT}", output.lstrip()) is not None
