@@ -15,6 +15,7 @@ from runyard.vm.oci.registry import Download
 from runyard.vm.shim import control
 from runyard.vm.tart.directory import TartDirectory
 from runyard.vm.tart.driver import TartDriver
+from runyard.vm.tart.golden import golden_name
 from runyard.vm.tart.settings import Deadlines, Settings
 
 TAG = "registry.test/runner:one"
@@ -109,6 +110,10 @@ class TartHarness:
 
     def directory(self, name: str = NAME) -> TartDirectory:
         return TartDirectory(self.root / "agent" / "vms" / name)
+
+    def golden(self, image: str) -> str:
+        """The name of the image's golden VM."""
+        return golden_name(image, self.root / "agent" / "goldens")
 
     async def view(self, name: str = NAME) -> VmView | None:
         return next((each for each in await self.driver.list() if each.name == name), None)

@@ -268,6 +268,13 @@ class Images(Protocol):
         """Ask the registry what a reference means now. One with a digest is answered without a request."""
         ...
 
+    async def remembered(self, image: str) -> str:
+        """What a tag meant when it was last pulled on this host, whoever did it; empty if that is not known.
+
+        For times in which its registry does not answer. The image may be gone.
+        """
+        return ""
+
     async def images(self) -> tuple[ImageView, ...]:
         """The images that this host holds, each once, also those that the agent did not pull."""
         ...
@@ -284,6 +291,14 @@ class Images(Protocol):
     async def remove_image(self, image: str) -> None:
         """Drop an image by digest. Absent is success."""
         ...
+
+    async def collect(self, *, used: frozenset[str], idle: float) -> tuple[str, ...]:
+        """Remove what the driver itself has made from images, to create VMs faster; returns the images' references.
+
+        It goes when its image is no longer here, or when it was not used for `idle` seconds; never if its image is in
+        `used`, or while a VM is being created from it.
+        """
+        return ()
 
 
 class Guests(Protocol):

@@ -24,7 +24,6 @@ from runyard.vm.contract import (
 )
 from runyard.vm.shim import control
 from runyard.vm.shim.directory import ShimState
-from runyard.vm.tart.golden import golden_name
 
 PATIENT = msgspec.structs.replace(QUICK, start_window=10.0)
 BRIEF = msgspec.structs.replace(QUICK, power_off=0.2)
@@ -58,7 +57,7 @@ def test_a_clone_has_an_identity_and_a_size_of_its_own() -> None:
     async def scenario(harness: TartHarness) -> None:
         image = harness.put_image()
         await harness.driver.create(harness.spec())
-        golden = golden_name(image)
+        golden = harness.golden(image)
         sets = [argv[1:] for argv in harness.tart.journal("set")]
         assert sets == [[NAME, "--random-mac", "--random-serial", "--cpu", "4", "--memory", "8192"]]
         assert harness.tart.journal("clone") == [["clone", image, golden], ["clone", golden, NAME]]
@@ -91,7 +90,7 @@ def test_a_broken_golden_vm_is_made_again() -> None:
     async def scenario(harness: TartHarness) -> None:
         image = harness.put_image()
         await harness.driver.create(harness.spec(name="first"))
-        golden = harness.tart.storage.local(golden_name(image))
+        golden = harness.tart.storage.local(harness.golden(image))
         Path(golden.file("nvram.bin")).unlink()
         await harness.driver.create(harness.spec())
         assert Path(golden.file("nvram.bin")).exists()
@@ -104,7 +103,7 @@ def test_a_golden_vm_that_cannot_be_cloned_is_made_again_once() -> None:
         image = harness.put_image()
         harness.tart.set("fail-clone", "times=1 1 Error: The file is damaged.", vm=NAME)
         await harness.driver.create(harness.spec())
-        golden = golden_name(image)
+        golden = harness.golden(image)
         assert harness.tart.journal("delete") == [["delete", golden]]
         harness.tart.set("fail-clone", "1 Error: The file is damaged.", vm="second")
         with pytest.raises(DriverFailed, match="damaged"):
@@ -115,7 +114,7 @@ def test_a_golden_vm_that_cannot_be_cloned_is_made_again_once() -> None:
 
 def test_a_foreign_vm_with_the_name_of_a_golden_one_is_left_alone() -> None:
     async def scenario(harness: TartHarness) -> None:
-        harness.tart.create(golden_name(harness.put_image()))
+        harness.tart.create(harness.golden(harness.put_image()))
         with pytest.raises(DriverFailed, match="not made here"):
             await harness.driver.create(harness.spec())
         assert not harness.tart.journal("delete") or harness.tart.journal("delete")[0][1:] == [NAME]

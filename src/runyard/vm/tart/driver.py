@@ -50,6 +50,7 @@ from runyard.vm.tart.directory import TartDirectory, sweep, visible, vm_name
 from runyard.vm.tart.disk import percent_used
 from runyard.vm.tart.golden import Goldens
 from runyard.vm.tart.lifecycle import UP, Lifecycle
+from runyard.vm.tart.links import linked
 from runyard.vm.tart.listing import Entry
 from runyard.vm.tart.pulling import Download, Pulls
 from runyard.vm.tart.settings import Settings
@@ -143,6 +144,10 @@ class TartDriver(VmDriver):
         """Asks the registry."""
         return await self._registry.resolve(image)
 
+    async def remembered(self, image: str) -> str:
+        """Follows tart's link from the tag to the digest."""
+        return await asyncio.to_thread(linked, self.tart.home, image)
+
     async def images(self) -> tuple[ImageView, ...]:
         """The images with a digest; a tag is only another name for one of them."""
         return tuple(
@@ -161,6 +166,11 @@ class TartDriver(VmDriver):
         """Deletes it and its golden VM; VMs have their own copies."""
         await self._goldens.remove(image)
         await self.tart.delete(image)
+
+    async def collect(self, *, used: frozenset[str], idle: float) -> tuple[str, ...]:
+        """Deletes golden VMs: of images that are gone, and unused ones."""
+        listed = frozenset(entry.name for entry in await self.tart.list() if not entry.local)
+        return await self._goldens.collect(listed=listed, used=used, idle=idle)
 
     async def _is_pulled(self, image: str) -> bool:
         return any(entry.name == image for entry in await self.tart.list() if not entry.local)

@@ -3,15 +3,21 @@
 A clone of a local VM is a copy on write of a few megabytes. Cloning from the image of the registry would find a digest
 deleted meanwhile, and tart would then pull it again, inside a clone and without any progress.
 
+A golden VM is no part of its image: whoever deletes the image, a person or tart's own pruning, leaves it behind. So
+`collect` looks at what was made here, and at nothing else.
+
 Invariants:
-- A golden VM is never started. Its name follows from the image's reference with digest, so it is never outdated.
-- What is deleted or rebuilt was made here: a record in `folder` says so. It is written before the VM is made.
+- A golden VM is never started. Its name follows from the image's reference with digest, so it is never outdated, and
+  from `folder`, so agents with different directories on one host have their own ones.
+- What is deleted or rebuilt was made here: a record in `folder` says so. It is written before the VM is made, and its
+  time is that of the last use.
 - Making, rebuilding and deleting one hold its lock; cloning from it does too.
 """
 
 import asyncio
 import contextlib
 import hashlib
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -21,13 +27,16 @@ from runyard.files import write_whole
 from runyard.vm.contract import DriverFailed, Hung
 from runyard.vm.oserrors import map_os_errors
 from runyard.vm.tart.commands import Tart
-from runyard.vm.tart.errors import DoesNotExist, Incomplete
+from runyard.vm.tart.errors import DoesNotExist, Incomplete, StillRunning
 
 PREFIX = "runyard-golden-"
 
 
 class _Record(msgspec.Struct, frozen=True):
     image: str
+
+
+_decoder = msgspec.json.Decoder(_Record)
 
 
 class Goldens:
@@ -44,8 +53,10 @@ class Goldens:
 
     async def clone(self, image: str, name: str) -> None:
         """Clone a VM from the image; a golden VM that is broken is made again, once."""
-        async with self._held(image) as golden:
+        golden = golden_name(image, self._folder)
+        async with self._held(golden):
             await self._ensure(image, golden)
+            self._mark_used(golden)
             try:
                 await self._tart.clone(golden, name)
             except Hung:
@@ -57,11 +68,58 @@ class Goldens:
 
     async def remove(self, image: str) -> None:
         """Delete the golden VM of an image; absent is success."""
-        async with self._held(image) as golden:
-            if self.is_ours(golden):
-                await self._tart.delete(golden)
-                with map_os_errors():
-                    self._record(golden).unlink(missing_ok=True)
+        golden = golden_name(image, self._folder)
+        async with self._held(golden):
+            await self._delete(golden)
+
+    async def collect(
+        self, *, listed: frozenset[str], used: frozenset[str], idle: float
+    ) -> tuple[str, ...]:
+        """Delete those whose image is not listed, and those not used for so long; returns their images.
+
+        The list may be older than a clone from an image that was pulled meanwhile, so one whose lock is held, or that
+        was used since the call began, stays.
+        """
+        began = self._tart.clock.now()
+        gone: list[str] = []
+        for golden, image in await asyncio.to_thread(self._recorded):
+            last = self._last_use(golden)
+            if image in used or (image in listed and began - last < idle):
+                continue
+            if self._lock(golden).locked():
+                continue
+            async with self._held(golden):
+                if self._last_use(golden) > last:
+                    continue
+                with contextlib.suppress(StillRunning):  # a person has started it
+                    await self._delete(golden)
+                    gone.append(image)
+        return tuple(gone)
+
+    async def _delete(self, golden: str) -> None:
+        if self.is_ours(golden):
+            await self._tart.delete(golden)
+            with map_os_errors():
+                self._record(golden).unlink(missing_ok=True)
+
+    def _recorded(self) -> tuple[tuple[str, str], ...]:
+        """The golden VMs that were made here, and their images; a record that cannot be read proves nothing."""
+        found: list[tuple[str, str]] = []
+        for path in sorted(self._folder.glob(f"{PREFIX}*.json")):
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                found.append((path.stem, _decoder.decode(path.read_bytes()).image))
+        return tuple(found)
+
+    def _last_use(self, golden: str) -> float:
+        try:
+            return self._record(golden).stat().st_mtime
+        except OSError:
+            return 0.0
+
+    def _mark_used(self, golden: str) -> None:
+        now = self._tart.clock.now()
+        with contextlib.suppress(OSError):  # then it is made again, sooner than needed
+            os.utime(self._record(golden), (now, now))
 
     async def _ensure(self, image: str, golden: str) -> None:
         try:
@@ -88,13 +146,15 @@ class Goldens:
     def _record(self, golden: str) -> Path:
         return self._folder / f"{golden}.json"
 
+    def _lock(self, golden: str) -> asyncio.Lock:
+        return self._locks.setdefault(golden, asyncio.Lock())
+
     @contextlib.asynccontextmanager
-    async def _held(self, image: str) -> AsyncIterator[str]:
-        golden = golden_name(image)
-        async with self._locks.setdefault(golden, asyncio.Lock()):
-            yield golden
+    async def _held(self, golden: str) -> AsyncIterator[None]:
+        async with self._lock(golden):
+            yield
 
 
-def golden_name(image: str) -> str:
-    """The name of an image's golden VM, with the hash that Nodes are labelled with."""
-    return PREFIX + hashlib.sha256(image.encode()).hexdigest()[:16]
+def golden_name(image: str, folder: Path) -> str:
+    """The name of the golden VM that the owner of this folder makes of an image."""
+    return PREFIX + hashlib.sha256(f"{image}\n{folder.resolve()}".encode()).hexdigest()[:16]
