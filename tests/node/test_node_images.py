@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from runyard.http.loopback import Loopback
 from runyard.http.messages import Request, Response
@@ -44,6 +45,18 @@ class CountingDriver(SimDriver):
     def __init__(self, clock: VirtualClock, host: Host) -> None:
         super().__init__(clock, host=host)
         self.calls: list[str] = []
+        self.memory: dict[str, str] = {}  # what tags meant when they were pulled by hand
+        self.made: list[str] = []  # images from which something was made
+        self.collections: list[tuple[frozenset[str], float]] = []
+
+    async def remembered(self, image: str) -> str:
+        return self.memory.get(image, "")
+
+    async def collect(self, *, used: frozenset[str], idle: float) -> tuple[str, ...]:
+        self.collections.append((used, idle))
+        gone = tuple(image for image in self.made if image not in used)
+        self.made = [image for image in self.made if image in used]
+        return gone
 
     async def pull(
         self, image: str, *, progress: Callable[[PullProgress], None] = ignore_progress
@@ -381,6 +394,140 @@ def test_a_driver_that_never_ends_a_pull_is_given_up() -> None:
         harness.driver.hang("pull")
         harness.store.request("big", "a")
         await harness.clock.sleep(SETTINGS.deadlines.pull_stall + 1)
-        assert harness.store.facts("big").state is ImageState.FAILED
+        facts = harness.store.facts("big")
+        assert (facts.state, facts.fault) == (ImageState.FAILED, Fault.PULL_STALLED)
+        assert "no progress for 900 s at 0 %" in facts.error
 
     run_images(scenario)
+
+
+class OneAtATime(CountingDriver):
+    """Pulls one image at a time, as tart does from one registry, and reports every half minute."""
+
+    def __init__(self, clock: VirtualClock, host: Host) -> None:
+        super().__init__(clock, host)
+        self.clock = clock
+        self.turn = asyncio.Lock()
+        self.percents: dict[str, float] = {}
+
+    async def pull(
+        self, image: str, *, progress: Callable[[PullProgress], None] = ignore_progress
+    ) -> None:
+        mine = False
+
+        async def report() -> None:
+            while True:
+                await self.clock.sleep(30.0)
+                progress(PullProgress(percent=self.percents.get(image, 0.0) if mine else 0.0))
+
+        reporting = asyncio.get_running_loop().create_task(report())
+        try:
+            async with self.turn:
+                mine = True
+                await self.clock.sleep(2400.0)
+                await super().pull(image)
+        finally:
+            reporting.cancel()
+
+
+def test_an_image_that_waits_for_the_pull_of_another_one_is_not_given_up() -> None:
+    async def scenario(harness: ImagesHarness) -> None:
+        driver = OneAtATime(harness.clock, harness.driver.host)
+        harness.deps = msgspec.structs.replace(harness.deps, driver=driver)
+        harness.driver = driver
+        store = harness.reopened()
+        running = asyncio.get_running_loop().create_task(store.run())
+        await harness.clock.sleep(1)
+        store.request("one", "a")
+        store.request("two", "b")
+        await harness.clock.sleep(2300)
+        pull = store.facts("two").pull
+        assert pull is not None and harness.clock.now() - pull.at <= 30
+        assert "b" in harness.woken, "its Pod's start deadline is moved on as well"
+        await harness.clock.sleep(2 * 2400)
+        assert store.held == ("one", "two")
+        assert driver.calls == ["pull one", "pull two"]
+        running.cancel()
+
+    run_images(scenario)
+
+
+def test_a_pull_slower_than_a_percent_in_a_quarter_of_an_hour_completes() -> None:
+    async def scenario(harness: ImagesHarness) -> None:
+        driver = OneAtATime(harness.clock, harness.driver.host)
+        driver.percents["big"] = 1.0
+        harness.deps = msgspec.structs.replace(harness.deps, driver=driver)
+        store = harness.reopened()
+        running = asyncio.get_running_loop().create_task(store.run())
+        await harness.clock.sleep(1)
+        store.request("big", "a")
+        await harness.clock.sleep(2390)
+        facts = store.facts("big")
+        assert facts.pull is not None and facts.pull.percent == 1.0
+        await harness.clock.sleep(30)
+        assert store.facts("big").state is ImageState.HELD
+        running.cancel()
+
+    run_images(scenario)
+
+
+def test_a_registry_that_never_answers_leaves_a_text_in_the_failure() -> None:
+    async def scenario(harness: ImagesHarness) -> None:
+        harness.driver.hang("resolve")
+        harness.store.request(TAG, "a")
+        await harness.clock.sleep(SETTINGS.deadlines.resolve + 1)
+        facts = harness.store.facts(TAG)
+        assert (facts.state, facts.fault) == (ImageState.FAILED, Fault.UNREACHABLE)
+        assert "did not say within 60 s" in facts.error
+        harness.driver.hang("images")
+        harness.store.request("i", "a")
+        await harness.clock.sleep(SETTINGS.deadlines.list + 1)
+        facts = harness.store.facts("i")
+        assert facts.fault is Fault.DRIVER_HUNG
+        assert "did not list the images" in facts.error
+
+    run_images(scenario)
+
+
+def test_a_tag_that_was_pulled_by_hand_is_used_while_the_registry_does_not_answer() -> None:
+    async def scenario(harness: ImagesHarness) -> None:
+        await harness.driver.pull(OLD)
+        await harness.store.refresh()
+        harness.driver.memory[TAG] = OLD
+        harness.driver.fail("resolve", Unreachable("connection refused"), times=3)
+        harness.store.request(TAG, "a")
+        await harness.clock.sleep(1)
+        assert harness.store.facts(TAG).pinned == OLD
+
+        other = harness.reopened()  # the records of an earlier agent go first
+        other.pins.remember(TAG, NEW)
+        assert await other.pins.resolve(TAG, held=(OLD, NEW)) == NEW
+        gone = harness.reopened()
+        with pytest.raises(Unreachable):
+            await gone.pins.resolve(TAG, held=())
+
+    run_images(scenario)
+
+
+def test_what_drivers_make_from_images_goes_when_the_disk_is_full_but_not_what_is_used() -> None:
+    async def scenario(harness: ImagesHarness) -> None:
+        harness.driver.made = [OLD, "theirs"]
+        harness.driver.tags[TAG] = OLD
+        harness.store.request(TAG, "a")
+        await harness.clock.sleep(11)
+        harness.used = [TAG]
+        assert await harness.store.reclaim() == 1
+        assert harness.driver.made == [OLD]
+        (used, idle) = harness.driver.collections[-1]
+        assert used == {TAG, OLD} and idle == 0.0
+
+    run_images(scenario)
+
+
+def test_without_garbage_collection_nothing_that_drivers_made_is_removed() -> None:
+    async def scenario(harness: ImagesHarness) -> None:
+        harness.driver.made = [OLD]
+        assert await harness.store.reclaim() == 0
+        assert harness.driver.made == [OLD]
+
+    run_images(scenario, settings=msgspec.structs.replace(SETTINGS, gc=False))

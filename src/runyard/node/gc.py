@@ -1,4 +1,4 @@
-"""Runs garbage collection: finds records without Pods, and unused images."""
+"""Runs garbage collection: finds records without Pods, unused images, and what drivers have made from images."""
 
 from collections.abc import Callable
 
@@ -63,3 +63,4 @@ class GcLoop:
                 case RemoveImage():
                     await self._images.remove(action.image)
             count_action(self._deps.meter, action, "ok")
+        await self._images.collect(idle=self._deps.settings.image_idle)

@@ -9,6 +9,7 @@ Invariants:
 - One image is never pulled twice at once, nor pulled and removed at once.
 - An image is removed only if this agent has pulled it (`owned_images.py`), and while no Pod, no record and no pull
   uses it; what is being removed counts as absent from the moment at which that was decided.
+- What the driver has made from images (golden VMs) is its own, whoever pulled the image, and is removed when unused.
 - A pull may take any time while it makes progress: the driver ends one that stands still, and so does the agent if
   the driver does not.
 - A failed pull is remembered with the time before which it is not tried again.
@@ -24,11 +25,11 @@ from runyard.node.owned_images import OwnedImages
 from runyard.node.pins import Pins
 from runyard.node.plans.gc import HeldImage, RemoveImage, plan_gc
 from runyard.node.plans.gc import Snapshot as GcSnapshot
-from runyard.node.plans.images import ImageFacts, ImageState, PullState
+from runyard.node.plans.images import ImageFacts, ImageState, PullState, advanced
 from runyard.node.plans.values import bounded
 from runyard.telemetry.loops import run_loop
 from runyard.telemetry.names import Loop
-from runyard.vm.contract import Fault, NoSpace, PullProgress, VmError
+from runyard.vm.contract import Fault, Hung, NoSpace, PullProgress, Stalled, VmError
 
 
 class _Failure(msgspec.Struct, frozen=True):
@@ -139,6 +140,19 @@ class ImageStore:
             held[view.reference] = newer.get(view.reference, now - idle)
         self._last_used = held
 
+    async def _refresh_in_time(self) -> None:
+        seconds = self._deps.settings.deadlines.list
+        limit = self._deps.clock.timeout(seconds)
+        try:
+            async with limit:
+                await self.refresh()
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise Hung(
+                f"the driver did not list the images of this host within {seconds:g} s"
+            ) from error
+
     def snapshot(self) -> tuple[HeldImage, ...]:
         """Return every image with its use, for garbage collection. An image in use now was last used now."""
         now = self._deps.clock.monotonic()
@@ -163,8 +177,18 @@ class ImageStore:
             self._owned.forget(image)
         return True
 
+    async def collect(self, *, idle: float) -> int:
+        """Remove what the driver has made from images that no Pod has used for so long; returns how much."""
+        async with self._deps.clock.timeout(self._deps.settings.deadlines.delete):
+            gone = await self._deps.driver.collect(used=self._used(), idle=idle)
+        for image in gone:
+            self._deps.log.info(
+                "what was made from an image is removed: no Pod uses it", image=image
+            )
+        return len(gone)
+
     async def reclaim(self) -> int:
-        """Free disk space: remove every image of ours that is not in use; returns how many."""
+        """Free disk space: remove what is not in use of our images, and of what was made from any; returns how much."""
         if not self._deps.settings.gc:
             return 0
         removed = 0
@@ -173,6 +197,12 @@ class ImageStore:
         ):
             if isinstance(action, RemoveImage):
                 removed += await self._try_remove(action.image)
+        try:
+            removed += await self.collect(idle=0.0)
+        except DEPENDENCY_ERRORS as error:
+            self._deps.log.warning(
+                "what was made from images could not be removed", error=str(error)
+            )
         return removed
 
     def _pinned(self, image: str) -> str | None:
@@ -222,38 +252,41 @@ class ImageStore:
     async def _pull_once(self, pinned: str) -> None:
         clock, deadlines = self._deps.clock, self._deps.settings.deadlines
         async with self._lock(pinned):
-            async with clock.timeout(deadlines.list):
-                await self.refresh()
+            await self._refresh_in_time()
             if pinned in (self._last_used or {}):
                 return  # another tool has pulled it: it is not ours to remove
             self._owned.add(pinned, now=clock.now())
-            began = clock.monotonic()
+            self._woken_at[pinned] = clock.monotonic()
+            limit = clock.timeout(deadlines.pull_stall)
             try:
-                async with clock.timeout(deadlines.pull_stall) as limit:
+                async with limit:
 
-                    def advanced(found: PullProgress) -> None:
+                    def advance(found: PullProgress) -> None:
                         limit.reschedule(clock.monotonic() + deadlines.pull_stall)
-                        self._advanced(pinned, found, began)
+                        self._advance(pinned, found)
 
-                    await self._deps.driver.pull(pinned, progress=advanced)
+                    await self._deps.driver.pull(pinned, progress=advance)
+            except TimeoutError as error:
+                if not limit.expired():
+                    raise
+                percent = self._pulling[pinned].percent if pinned in self._pulling else 0.0
+                raise Stalled(
+                    f"pull of {pinned}: the driver reported no progress for {deadlines.pull_stall:g} s at"
+                    f" {percent:.0f} % and did not end the pull, so the agent did; check this host's network"
+                ) from error
             finally:
                 self._pulling.pop(pinned, None)
                 self._woken_at.pop(pinned, None)
 
-    def _advanced(self, pinned: str, found: PullProgress, began: float) -> None:
-        """Keep the progress of a pull, and queue the Pods that wait for it, though not too often."""
-        now = self._deps.clock.monotonic()
-        before = self._pulling.get(pinned)
-        if before is not None and found.percent <= before.percent:
-            return
-        rate = found.bytes_done / (now - began) if now > began else 0.0
-        self._pulling[pinned] = PullState(
-            percent=found.percent,
-            bytes_total=found.bytes_total,
-            rate=rate,
-            at=self._deps.clock.now(),
-        )
-        if now - self._woken_at.get(pinned, began) < self._deps.settings.progress_every:
+    def _advance(self, pinned: str, found: PullProgress) -> None:
+        """Keep the progress of a pull, and queue the Pods that wait for it, though not too often.
+
+        Every report is progress: of a slow pull the percentage stays the same for minutes.
+        """
+        clock = self._deps.clock
+        now = clock.monotonic()
+        self._pulling[pinned] = advanced(self._pulling.get(pinned), found, at=clock.now(), now=now)
+        if now - self._woken_at.get(pinned, now) < self._deps.settings.progress_every:
             return
         self._woken_at[pinned] = now
         for image, keys in self._waiting.items():

@@ -1,7 +1,8 @@
 """Remembers which digest each image reference means on this host.
 
 A reference with a digest means itself. A tag is looked up in its registry, and again when the answer is older than
-a minute; while the registry does not answer, an image that the tag meant before and that is still here is used.
+a minute; while the registry does not answer, an image that the tag meant before and that is still here is used: by an
+earlier answer, by the record of an earlier agent, or by a pull of the tag with the host's own tools.
 """
 
 import msgspec
@@ -53,19 +54,41 @@ class Pins:
             return known
         deps = self._deps
         try:
-            async with deps.clock.timeout(deps.settings.deadlines.resolve):
-                found = await deps.driver.resolve(image)
-        except (Unreachable, TimeoutError) as error:
-            before = self._pins.get(image)
-            if before is None or before.reference not in held:
+            pinned = await self._ask(image)
+        except Unreachable as error:
+            pinned = await self._known(image, held)
+            if not pinned:
                 raise
             deps.log.warning(
                 "the registry does not answer; the image that the tag meant before is used",
                 image=image,
-                pinned=before.reference,
-                error=str(error) or type(error).__name__,
+                pinned=pinned,
+                error=str(error),
             )
-            self._pins[image] = _Pin(before.reference, deps.clock.monotonic())
+        self._pins[image] = _Pin(pinned, deps.clock.monotonic())
+        return pinned
+
+    async def _ask(self, image: str) -> str:
+        """What the registry says; `Unreachable` if it says nothing in time."""
+        seconds = self._deps.settings.deadlines.resolve
+        limit = self._deps.clock.timeout(seconds)
+        try:
+            async with limit:
+                return (await self._deps.driver.resolve(image)).reference
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise Unreachable(
+                f"{image}: its registry did not say within {seconds:g} s what it means; it is asked again later"
+            ) from error
+
+    async def _known(self, image: str, held: tuple[str, ...]) -> str:
+        """What the reference meant before, if that image is on this host; empty if it is not known.
+
+        An earlier answer of the registry goes before what the host remembers of a pull by its tag.
+        """
+        before = self._pins.get(image)
+        if before is not None and before.reference in held:
             return before.reference
-        self._pins[image] = _Pin(found.reference, deps.clock.monotonic())
-        return found.reference
+        remembered = await self._deps.driver.remembered(image)
+        return remembered if remembered in held else ""
