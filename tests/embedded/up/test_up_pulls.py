@@ -100,8 +100,8 @@ def views_of(percents: list[int], *, every: float, total: int = 24 * GB) -> list
     return found
 
 
-def test_the_end_of_a_pull_is_said_once_and_the_end_of_the_next_one_too() -> None:
-    progress, said = Progress(), []
+def test_the_end_of_a_pull_is_one_line_and_the_end_of_the_next_one_too() -> None:
+    progress, lines = Progress(), []
     going = PullState(image=IMAGE, state="pulling", percent=5.0)
     there, failed = (
         PullState(image=IMAGE, state="pulled"),
@@ -110,8 +110,8 @@ def test_the_end_of_a_pull_is_said_once_and_the_end_of_the_next_one_too() -> Non
     for now, state in enumerate((going, there, there, going, there, failed, going, failed, there)):
         states = {"host-1": (state,)}
         progress.views(states, float(now))
-        said.append(len(progress.ended(states, float(now))))
-    assert said == [0, 1, 0, 0, 1, 1, 0, 0, 1]
+        lines.append(len(progress.ended(states, float(now))))
+    assert lines == [0, 1, 0, 0, 1, 1, 0, 0, 1]
 
 
 def test_a_pull_says_how_much_how_fast_and_how_long() -> None:

@@ -40,8 +40,8 @@ class PullView(msgspec.Struct, frozen=True, kw_only=True):
 
     def line(self) -> str:
         """What a terminal or a log shows."""
-        said = ", ".join(filter(None, (self.amount(), self.speed(), self.left())))
-        return f"{self.host} pulls {self.image}: {self.text or said}"
+        numbers = ", ".join(filter(None, (self.amount(), self.speed(), self.left())))
+        return f"{self.host} pulls {self.image}: {self.text or numbers}"
 
     def amount(self) -> str:
         """`12.3 of 23.6 GB (52 %)`."""
