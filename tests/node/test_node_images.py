@@ -484,7 +484,7 @@ def test_a_registry_that_never_answers_leaves_a_text_in_the_failure() -> None:
         await harness.clock.sleep(SETTINGS.deadlines.list + 1)
         facts = harness.store.facts("i")
         assert facts.fault is Fault.DRIVER_HUNG
-        assert "did not list the images" in facts.error
+        assert "the list of images: the driver did not end it within 30 s" in facts.error
 
     run_images(scenario)
 

@@ -7,7 +7,7 @@ import pytest
 from tests.node.agent_harness import IMAGE, AgentHarness, changed, play
 
 from runyard.kube.kinds import PODS
-from runyard.sim.driver import Host
+from runyard.sim.driver import Host, SimDriver
 from runyard.telemetry.catalogue import TART_KUBELET_UNOWNED_VMS as UNOWNED_VMS
 from runyard.vm.contract import Fault
 from runyard.wire import names
@@ -103,6 +103,43 @@ def test_the_log_of_a_vm_is_kept_until_its_pod_is_gone(tmp_path: Path) -> None:
         assert [piece async for piece in harness.driver.logs(vm)] == []
 
     play(scenario, tmp_path)
+
+
+def test_a_clone_that_never_ends_leaves_a_text_in_the_status(tmp_path: Path) -> None:
+    async def scenario(harness: AgentHarness) -> None:
+        harness.driver.hang("create")
+        await harness.add_pod("a")
+        await harness.clock.sleep(harness.settings.deadlines.clone + 32)
+        pod = await harness.pod("a")
+        assert pod is not None
+        assert waiting(pod)["reason"] == Fault.DRIVER_HUNG.camel
+        assert "did not end it within" in pod["status"]["message"]
+        await harness.until_phase("a", "Running", within=600)
+
+    play(scenario, tmp_path)
+
+
+@pytest.mark.parametrize("gc", [True, False])
+def test_what_drivers_make_from_images_is_collected_except_where_garbage_collection_is_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, gc: bool
+) -> None:
+    calls: list[tuple[frozenset[str], float]] = []
+
+    async def collect(_: SimDriver, *, used: frozenset[str], idle: float) -> tuple[str, ...]:
+        calls.append((used, idle))
+        return ("registry/old@sha256:1",)
+
+    monkeypatch.setattr(SimDriver, "collect", collect)
+
+    async def scenario(harness: AgentHarness) -> None:
+        await harness.add_pod("a")
+        await harness.until_phase("a", "Running")
+        await harness.clock.sleep(harness.settings.gc_every + 30)
+        assert bool(calls) is gc
+        assert all(idle == harness.settings.image_idle for _, idle in calls)
+        assert not calls or IMAGE in calls[0][0]
+
+    play(scenario, tmp_path, settings=changed(gc=gc))
 
 
 SELECTS = {names.NODE_RUNTIME: names.NODE_RUNTIME_TART}

@@ -9,6 +9,7 @@ from runyard.kube.errors import Conflict, NotFound
 from runyard.kube.events import Recorder
 from runyard.kube.kinds import PODS
 from runyard.kube.objects import Reader
+from runyard.node.deadlines import hung, within
 from runyard.node.deps import Deps
 from runyard.node.environment import with_plain_values
 from runyard.node.facts import HostPod, account_of, created_at, status_patch, vm_spec
@@ -112,7 +113,8 @@ class Effects:
         plain = await with_plain_values(deps.kube, pod, node=deps.settings.node_name)
         spec = vm_spec(plain, record, deps.settings, token=token)
         try:
-            async with deps.clock.timeout(deps.settings.deadlines.clone):
+            seconds = deps.settings.deadlines.clone
+            async with within(deps.clock, seconds, hung(f"clone of {spec.name}", seconds)):
                 await deps.driver.create(spec)
         except ImageMissing:
             self._images.missing(record.source)
@@ -126,7 +128,9 @@ class Effects:
     async def start(self, action: do.StartVm) -> None:
         """Start the VM."""
         try:
-            async with self._deps.clock.timeout(self._deps.settings.deadlines.start):
+            seconds = self._deps.settings.deadlines.start
+            limit = hung(f"start of {action.vm}", seconds)
+            async with within(self._deps.clock, seconds, limit):
                 await self._deps.driver.start(action.vm)
         finally:
             self._touch(action.uid)

@@ -17,9 +17,11 @@ Invariants:
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
+from runyard.node.deadlines import hung, within
 from runyard.node.deps import DEPENDENCY_ERRORS, Deps
 from runyard.node.owned_images import OwnedImages
 from runyard.node.pins import Pins
@@ -29,7 +31,7 @@ from runyard.node.plans.images import ImageFacts, ImageState, PullState, advance
 from runyard.node.plans.values import bounded
 from runyard.telemetry.loops import run_loop
 from runyard.telemetry.names import Loop
-from runyard.vm.contract import Fault, Hung, NoSpace, PullProgress, Stalled, VmError
+from runyard.vm.contract import Fault, NoSpace, PullProgress, Stalled, VmError
 
 
 class _Failure(msgspec.Struct, frozen=True):
@@ -142,16 +144,8 @@ class ImageStore:
 
     async def _refresh_in_time(self) -> None:
         seconds = self._deps.settings.deadlines.list
-        limit = self._deps.clock.timeout(seconds)
-        try:
-            async with limit:
-                await self.refresh()
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            raise Hung(
-                f"the driver did not list the images of this host within {seconds:g} s"
-            ) from error
+        async with within(self._deps.clock, seconds, hung("the list of images", seconds)):
+            await self.refresh()
 
     def snapshot(self) -> tuple[HeldImage, ...]:
         """Return every image with its use, for garbage collection. An image in use now was last used now."""
@@ -172,14 +166,17 @@ class ImageStore:
             if image not in self._owned or image in self._used():
                 return False
             self.missing(image)
-            async with self._deps.clock.timeout(self._deps.settings.deadlines.delete):
+            seconds = self._deps.settings.deadlines.delete
+            async with within(self._deps.clock, seconds, hung(f"removal of {image}", seconds)):
                 await self._deps.driver.remove_image(image)
             self._owned.forget(image)
         return True
 
     async def collect(self, *, idle: float) -> int:
         """Remove what the driver has made from images that no Pod has used for so long; returns how much."""
-        async with self._deps.clock.timeout(self._deps.settings.deadlines.delete):
+        seconds = self._deps.settings.deadlines.delete
+        limit = hung("the removal of what was made from images", seconds)
+        async with within(self._deps.clock, seconds, limit):
             gone = await self._deps.driver.collect(used=self._used(), idle=idle)
         for image in gone:
             self._deps.log.info(
@@ -257,26 +254,26 @@ class ImageStore:
                 return  # another tool has pulled it: it is not ours to remove
             self._owned.add(pinned, now=clock.now())
             self._woken_at[pinned] = clock.monotonic()
-            limit = clock.timeout(deadlines.pull_stall)
+            stalled = partial(self._stalled, pinned)
             try:
-                async with limit:
+                async with within(clock, deadlines.pull_stall, stalled) as limit:
 
                     def advance(found: PullProgress) -> None:
                         limit.reschedule(clock.monotonic() + deadlines.pull_stall)
                         self._advance(pinned, found)
 
                     await self._deps.driver.pull(pinned, progress=advance)
-            except TimeoutError as error:
-                if not limit.expired():
-                    raise
-                percent = self._pulling[pinned].percent if pinned in self._pulling else 0.0
-                raise Stalled(
-                    f"pull of {pinned}: the driver reported no progress for {deadlines.pull_stall:g} s at"
-                    f" {percent:.0f} % and did not end the pull, so the agent did; check this host's network"
-                ) from error
             finally:
                 self._pulling.pop(pinned, None)
                 self._woken_at.pop(pinned, None)
+
+    def _stalled(self, pinned: str) -> VmError:
+        seconds = self._deps.settings.deadlines.pull_stall
+        percent = self._pulling[pinned].percent if pinned in self._pulling else 0.0
+        return Stalled(
+            f"pull of {pinned}: no progress for {seconds:g} s at {percent:.0f} %, and the driver did not end it, so the"
+            " agent did; check the network between this host and the registry"
+        )
 
     def _advance(self, pinned: str, found: PullProgress) -> None:
         """Keep the progress of a pull, and queue the Pods that wait for it, though not too often.

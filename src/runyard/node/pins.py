@@ -7,8 +7,9 @@ earlier answer, by the record of an earlier agent, or by a pull of the tag with 
 
 import msgspec
 
+from runyard.node.deadlines import within
 from runyard.node.deps import Deps
-from runyard.vm.contract import Unreachable
+from runyard.vm.contract import Unreachable, VmError
 
 
 class _Pin(msgspec.Struct, frozen=True):
@@ -71,16 +72,14 @@ class Pins:
     async def _ask(self, image: str) -> str:
         """What the registry says; `Unreachable` if it says nothing in time."""
         seconds = self._deps.settings.deadlines.resolve
-        limit = self._deps.clock.timeout(seconds)
-        try:
-            async with limit:
-                return (await self._deps.driver.resolve(image)).reference
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            raise Unreachable(
+
+        def silent() -> VmError:
+            return Unreachable(
                 f"{image}: its registry did not say within {seconds:g} s what it means; it is asked again later"
-            ) from error
+            )
+
+        async with within(self._deps.clock, seconds, silent):
+            return (await self._deps.driver.resolve(image)).reference
 
     async def _known(self, image: str, held: tuple[str, ...]) -> str:
         """What the reference meant before, if that image is on this host; empty if it is not known.
