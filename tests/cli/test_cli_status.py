@@ -32,7 +32,7 @@ from runyard.http.messages import Request, Response
 from runyard.http.probes import probe_routes
 from runyard.http.routes import Routes
 from runyard.http.server import Listening, listen
-from runyard.kube.kinds import NODES, RUNNER_POOLS
+from runyard.kube.kinds import NODES, PODS, RUNNER_POOLS
 from runyard.sim.clock import VirtualClock
 from runyard.sim.loop import run_virtual
 from runyard.telemetry.conditions import ALL, GITHUB_BUDGET_LOW, HOST_DISK_FULL
@@ -278,6 +278,33 @@ def test_a_fleet_elsewhere_is_shown_with_what_cannot_be_read(
         for words in ("mini-1", "ready", "1 of 2 used", "mac", "jobs: 0 queued, 0 running"):
             assert words in out, (words, out)
         assert "not read: components other than the server" in out
+
+    at_site(scenario, database_url)
+
+
+def test_a_pool_whose_vms_cannot_be_created_is_named_although_no_job_waits(
+    database_url: str, tmp_path: Path
+) -> None:
+    async def scenario(site: Site) -> None:
+        await site.host("mini-1")
+        await site.pool()
+        await site.pod("mac-runner-1")
+        cause = {"reason": "TartCreateFailed", "message": "the registry has no such image"}
+        stuck = {"phase": "Pending", "containerStatuses": [{"state": {"waiting": cause}}]}
+        await site.admin.patch(
+            PODS,
+            "mac-runner-1",
+            {"status": stuck},
+            namespace=SPACE,
+            subresource="status",
+        )
+        _, out, _ = await ask(site, tmp_path, "--json")
+        (problem,) = [
+            each for each in json.loads(out)["problems"] if each["code"] == "start-failed"
+        ]
+        assert problem["where"] == "pool mac"
+        assert cause["message"] in problem["message"]
+        assert "runyard pool create mac --image" in problem["fix"]
 
     at_site(scenario, database_url)
 

@@ -14,7 +14,14 @@ import msgspec
 
 from runyard.cli.local_machine import Unreachable, local_token, runs_at
 from runyard.cli.server_client import Refused, ServerClient
-from runyard.cli.statusview import Component, Ended, Problem, Readings, oldest_waiting
+from runyard.cli.statusview import (
+    Component,
+    Ended,
+    Problem,
+    Readings,
+    oldest_waiting,
+    starting_pools,
+)
 from runyard.clock import Clock
 from runyard.embedded.up.layout import BadDirectory, Layout, read_json
 from runyard.embedded.up.restarts import RestartReader
@@ -32,6 +39,7 @@ from runyard.web.values import Overview
 
 _WITHIN = 10.0
 _PROBE_WITHIN = 5.0
+_POOLS = 5  # that are explained
 
 
 async def read_status(client: ServerClient, root: Path, *, clock: Clock) -> Readings:
@@ -45,10 +53,14 @@ async def read_status(client: ServerClient, root: Path, *, clock: Clock) -> Read
         probes = group.create_task(_probes(layout, client) if local else _server(client))
     overview, failure = seen.result()
     components, unread = probes.result()
-    oldest = None
+    oldest, starting = None, list[ExplanationView]()
     if overview is not None:
         oldest, why = await _explained(client, overview)
         unread += why
+        for name in starting_pools(overview)[:_POOLS]:
+            found, why = await _explanation(client, f"pool {name}")
+            starting += [found] if found is not None else []
+            unread += why
     return Readings(
         at=clock.now(),
         where=where,
@@ -58,6 +70,7 @@ async def read_status(client: ServerClient, root: Path, *, clock: Clock) -> Read
         fix=_fix(layout, local=local) if failure else "",
         local=local,
         oldest=oldest,
+        starting=tuple(starting),
         components=components,
         restarts=_restarts(layout) if local else None,
         unread=unread,
@@ -101,11 +114,18 @@ async def _explained(
     job = oldest_waiting(overview)
     if job is None:
         return None, ()
+    return await _explanation(client, f"job {job}")
+
+
+async def _explanation(
+    client: ServerClient, what: str
+) -> tuple[ExplanationView | None, tuple[str, ...]]:
+    """Why a job or a pool waits, or why that cannot be read."""
     try:
-        path = f"/api/v1/explain/job/{job}"
+        path = f"/api/v1/explain/{what.replace(' ', '/')}"
         return await asyncio.to_thread(client.read, ExplanationView, "GET", path), ()
     except click.ClickException as error:
-        return None, (f"why job {job} waits, step by step: {error.message}",)
+        return None, (f"why {what} waits, step by step: {error.message}",)
 
 
 # ── probes ──────────────────────────────────────────────────────────────────────────────────────────

@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from runyard.web.explain.values import Constraint
 from runyard.web.explain.views import ExplanationView
 from runyard.web.values import Host, Overview, Pool, Tone
 
@@ -117,6 +118,7 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True):
     failure: str = ""
     fix: str = ""
     oldest: ExplanationView | None = None
+    starting: tuple[ExplanationView, ...] = ()  # of `starting_pools`
     components: tuple[Component, ...] = ()
     restarts: tuple[Ended, ...] | None = None  # None: not known on this machine
     unread: tuple[str, ...] = ()
@@ -135,7 +137,10 @@ def status_of(read: Readings) -> StatusView:
         text=text,
         reason=reason,
         components=components,
-        problems=(*_problems(view, components), *_versions(components, read.version)),
+        problems=(
+            *_problems(view, read.starting, components),
+            *_versions(components, read.version),
+        ),
         unread=read.unread,
     )
     if view is None:
@@ -219,9 +224,12 @@ def _with_restarts(component: Component, read: Readings) -> Component:
     )
 
 
-def _problems(view: Overview | None, components: tuple[Component, ...]) -> tuple[Problem, ...]:
+def _problems(
+    view: Overview | None, starting: tuple[ExplanationView, ...], components: tuple[Component, ...]
+) -> tuple[Problem, ...]:
     """Everything that is wrong, errors first; one that the server reports is not repeated from its probe."""
     found = [] if view is None else [*_alarms(view), *_hosts(view), *_pools(view)]
+    found += _failed_starts(starting)
     known = {(each.where, each.code) for each in found}
     found += [
         problem
@@ -287,6 +295,33 @@ def _pools(view: Overview) -> list[Problem]:
         for pool in view.pools
         for each in pool.conditions
         if not each.holds and each.type == "Filled" and not pool.leaving
+    ]
+
+
+def starting_pools(view: Overview) -> tuple[str, ...]:
+    """The pools whose runners all start: whether they cannot is in their explanation."""
+    return tuple(
+        pool.name
+        for pool in view.pools
+        if pool.known and pool.starting and not (pool.idle or pool.busy or pool.leaving)
+    )
+
+
+def _failed_starts(starting: tuple[ExplanationView, ...]) -> list[Problem]:
+    """Pools without a runner whose VMs cannot be created, whether or not a job waits for them."""
+    return [
+        Problem(
+            where=f"pool {each.id}",
+            code=each.binding.constraint.value,
+            severity="warning",
+            title=f"The pool {each.id} has no runner, and its VMs cannot be created",
+            message=each.binding.what,
+            fix="Correct what the message says, for example its image:"
+            f" runyard pool create {each.id} --image REF --replace",
+            since=each.binding.since,
+        )
+        for each in starting
+        if each.binding.constraint is Constraint.START_FAILED
     ]
 
 
