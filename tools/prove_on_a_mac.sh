@@ -1,23 +1,38 @@
 #!/bin/sh
 # Checks on a real Mac what no other machine can prove, and writes a report that can be sent to the project.
 #
-#   sh tools/prove_on_a_mac.sh IMAGE [REPORT]
+#   sh tools/prove_on_a_mac.sh [--up] [--join] [--service] IMAGE [REPORT]
 #
 # IMAGE is a macOS image with tart's guest agent, for example HOST/cirruslabs/macos-runner:sequoia. It is pulled unless
 # it is there. REPORT is a file, by default runyard-mac-report.txt. The script makes VMs whose names begin with
 # runyard-proof, never touches others, and deletes its own at the end; run it while no other VM runs. No secret gets
 # into the report: the names of user and host, the home directory and VNC passwords are replaced.
 #
+# Without an option it starts tart alone. These change more, and undo it at the end:
+#   --up       runs `runyard up` with a data directory of its own: the fleet makes VMs, runs a job, loses its agent
+#   --join     as --up, and joins this machine to itself as a second host, over loopback
+#   --service  installs `runyard up` as a service that starts at login, and removes it
+#
 # A line of the report begins with PASS, FAIL, NOTE (a fact to compare) or SKIP. The exit code is the number of FAILs,
 # at most 100.
 # shellcheck disable=SC2329 # functions are called by name: by until_true and by the trap
 set -u
 
+fleet="" join="" service=""
+while :; do
+  case "${1:-}" in
+    --up) fleet=yes ;;
+    --join) fleet=yes join=yes ;;
+    --service) service=yes ;;
+    *) break ;;
+  esac
+  shift
+done
 image="${1:-}"
 report="${2:-runyard-mac-report.txt}"
 case "$image" in
   "" | -*)
-    sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,19s/^# \{0,1\}//p' "$0" >&2
     exit 64
     ;;
 esac
@@ -27,6 +42,7 @@ python="${PYTHON:-$top/.venv/bin/python}"
 leases="${RUNYARD_LEASES:-/var/db/dhcpd_leases}"
 boot_seconds="${RUNYARD_BOOT_SECONDS:-300}"
 pull_seconds="${RUNYARD_PULL_SECONDS:-7200}"
+insecure="${RUNYARD_INSECURE_REGISTRY:-}" # host:port of a registry without TLS; tests have one
 none="runyard-proof-none"
 one="runyard-proof-1"
 two="runyard-proof-2"
@@ -130,7 +146,41 @@ ended() { # pid, seconds: waits for it, its code is in $code
   code=$?
 }
 
+runyard() { PYTHONPATH="$top/src" "$python" -m runyard.cli.main "$@"; }
+
+run_up() { # data directory, options: `runyard up`, its pid is in $started; PATH of tart and HOME are this shell's
+  data="$1"
+  shift
+  PYTHONPATH="$top/src" "$python" -m runyard.cli.main up --plain --driver tart --image "$image" \
+    ${insecure:+--insecure-registry "$insecure"} --data "$data" "$@" >"$data.out" 2>&1 </dev/null &
+  started=$!
+  up_pid=$started
+}
+
+stop_up() { # asks it to stop; its code is in $code
+  kill -INT "$up_pid" 2>/dev/null
+  ended "$up_pid" 60
+  up_pid=""
+}
+
+overview() { # a fact of the fleet, as an expression over the JSON of `runyard status`
+  within 60 env PYTHONPATH="$top/src" "$python" -m runyard.cli.main status --json --data "$work/fleet" \
+    2>/dev/null </dev/null | "$python" -c '
+import json, sys
+view = json.load(sys.stdin)
+sys.exit(not eval(sys.argv[1], {"view": view, "hosts": view["hosts"] or [], "pools": view["pools"] or []}))' "$1"
+}
+
+agent_pid() { # of the fleet's host-1
+  ps -axo pid=,ppid=,args= | awk -v up="$up_pid" '$2 == up && $NF == "host-1" {print $1}'
+}
+
 cleanup() {
+  if [ -n "${joined_pid:-}" ]; then kill -TERM "$joined_pid" 2>/dev/null; fi
+  if [ -n "${up_pid:-}" ]; then stop_up; fi
+  if [ -n "${installed:-}" ]; then
+    runyard up --uninstall --data "$work/service" >/dev/null 2>&1 </dev/null
+  fi
   for name in "$one" "$two" "$three"; do
     within 60 tart stop "$name" --timeout 5 >/dev/null 2>&1
     within 60 tart delete "$name" >/dev/null 2>&1
@@ -185,7 +235,7 @@ check "an unknown flag ends with 64" [ "$code" -eq 64 ]
 # ---------------------------------------------------------------------------------------------------- images
 
 line "----" "pulling $image (this may take long; the percentage is in $work/pull)"
-within "$pull_seconds" tart pull "$image" >"$work/pull" 2>&1 </dev/null
+within "$pull_seconds" tart pull ${insecure:+--insecure} "$image" >"$work/pull" 2>&1 </dev/null
 code=$?
 if [ "$code" -ne 0 ]; then
   fail "pull ended with $code: $(tail -n 3 "$work/pull" | tr '\n' ' ')"
@@ -193,9 +243,9 @@ if [ "$code" -ne 0 ]; then
 fi
 pass "the image was pulled, or was there"
 note "lines with a percentage: $(grep -c '%' "$work/pull"); the last lines: $(tail -n 2 "$work/pull" | tr '\n' ' ')"
-ask 600 tart pull "$image"
+ask 600 tart pull ${insecure:+--insecure} "$image"
 check "a second pull finds it cached and linked" grep -q 'image is already cached and linked!' "$work/out"
-ask 60 tart pull "${image%:*}:runyard-proof-no-such-tag"
+ask 60 tart pull ${insecure:+--insecure} "${image%:*}:runyard-proof-no-such-tag"
 if [ "$code" -eq 1 ] && grep -q 'UnexpectedHTTPStatusCode(.*code: 404' "$work/err"; then
   pass "a tag that does not exist is a 404"
 else
@@ -396,6 +446,89 @@ elif RUNYARD_MAC_IMAGE="$image" within 7200 "$python" -m pytest -q -p no:randoml
 else
   fail "the driver's cases: $(tail -n 1 "$work/driver")"
   clean <"$work/driver" | tail -n 200 >>"$report"
+fi
+
+within 300 env PYTHONPATH="$top/src" "$python" -m runyard.cli.main doctor --json --data "$work/none" \
+  >"$work/doctor" 2>"$work/err" </dev/null
+code=$?
+if "$python" -c 'import json, sys; json.load(open(sys.argv[1]))' "$work/doctor" 2>/dev/null; then
+  note "runyard doctor ends with $code; what it found:"
+  clean <"$work/doctor" >>"$report"
+else
+  fail "runyard doctor ends with $code and prints no JSON: $(head -c 300 "$work/err" | tr '\n' ' ')"
+fi
+
+if [ -z "$fleet" ]; then
+  skip "runyard up was not asked for: --up"
+else
+  run_up "$work/fleet" ${join:+--listen 127.0.0.1:0}
+  check "runyard up starts" until_true 120 grep -q 'Ctrl-C stops it' "$work/fleet.out"
+  check "its runners wait in VMs of the image" until_true "$boot_seconds" overview 'sum(p["idle"] for p in pools) == 2'
+  note "VMs: $(within 30 tart list --source local 2>/dev/null | grep -c 'practice-runner-.*running')"
+  within 180 env PYTHONPATH="$top/src" "$python" -m runyard.cli.main practice --data "$work/fleet" \
+    'echo runyard-proof-job' >"$work/job" 2>&1 </dev/null
+  code=$?
+  if [ "$code" -eq 0 ] && grep -q '^runyard-proof-job' "$work/job"; then
+    pass "a job of the practice GitHub ran in a VM"
+  elif [ -n "$mac" ]; then
+    note "a job of the practice GitHub ends with $code: it is on loopback, which a VM does not reach: $(tail -n 1 "$work/job")"
+  else
+    fail "a job of the practice GitHub ends with $code: $(tail -n 2 "$work/job" | tr '\n' ' ')"
+  fi
+  killed="$(agent_pid)"
+  if [ -n "$killed" ] && kill -KILL "$killed"; then
+    check "the agent is back after it was killed" until_true 60 grep -q 'host-1 is back' "$work/fleet.out"
+    check "its runners are there again" until_true "$boot_seconds" overview 'sum(p["idle"] for p in pools) == 2'
+  else
+    fail "the agent's process was not found"
+  fi
+  if [ -n "$join" ]; then
+    runyard host token --json --data "$work/fleet" >"$work/token" 2>"$work/err" </dev/null
+    # The token is in a file of this script's own directory and on standard input, never among arguments.
+    url="$("$python" -c 'import json, sys; print(json.load(open(sys.argv[1]))["url"])' "$work/token")"
+    "$python" -c 'import json, sys; print(json.load(open(sys.argv[1]))["token"])' "$work/token" |
+      runyard host join "$url" - --name runyard-proof --driver process --no-service \
+        --data "$work/joined" >"$work/out" 2>"$work/err"
+    code=$?
+    check "this machine joins itself over loopback: $(tail -n 1 "$work/err")" [ "$code" -eq 0 ]
+    PYTHONPATH="$top/src" "$python" -m runyard.cli.main agent --joined --data "$work/joined" \
+      >"$work/joined.out" 2>&1 </dev/null &
+    joined_pid=$!
+    check "the host that joined is ready" until_true 60 overview \
+      'any(h["name"] == "runyard-proof" and h["state"] == "ready" for h in hosts)'
+    kill -TERM "$joined_pid"
+    ended "$joined_pid" 60
+    joined_pid=""
+    runyard host remove runyard-proof --force --data "$work/fleet" >"$work/out" 2>"$work/err" </dev/null
+    code=$?
+    check "it is removed again" [ "$code" -eq 0 ]
+  fi
+  stop_up
+  check "runyard up ends with 0 at Ctrl-C" [ "$code" -eq 0 ]
+  check "no VM of its runners runs any more" [ "$(within 30 tart list --source local 2>/dev/null | grep -c 'practice-runner-.*running')" -eq 0 ]
+  clean <"$work/fleet.out" | sed 's/code=[0-9a-f]*/code=REDACTED/' >>"$report"
+fi
+
+if [ -z "$service" ]; then
+  skip "the service was not asked for: --service"
+else
+  installed=yes
+  runyard up --install --driver tart --image "$image" ${insecure:+--insecure-registry "$insecure"} \
+    --data "$work/service" >"$work/out" 2>"$work/err" </dev/null
+  code=$?
+  check "the service is installed: $(tail -n 1 "$work/err")" [ "$code" -eq 0 ]
+  note "$(head -n 1 "$work/out")"
+  runyard up --status --data "$work/service" >"$work/out" 2>"$work/err" </dev/null
+  code=$?
+  check "the service runs" [ "$code" -eq 0 ]
+  note "$(grep '^at boot' "$work/out")"
+  runyard up --uninstall --data "$work/service" >"$work/out" 2>"$work/err" </dev/null
+  code=$?
+  check "the service is removed" [ "$code" -eq 0 ]
+  runyard up --status --data "$work/service" >"$work/out" 2>"$work/err" </dev/null
+  code=$?
+  check "it is gone" [ "$code" -ne 0 ]
+  installed=""
 fi
 
 line "----" "$failures failed; the report is in $report: read it, then send it with your issue"

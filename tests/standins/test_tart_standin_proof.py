@@ -11,7 +11,9 @@ from pathlib import Path
 
 import lawtree
 import pytest
-from tests.standins.tart.helper import StandIn
+from tests.fixtures_registry import RegistryServer, registry, registry_program  # noqa: F401 - fixtures
+from tests.standins.tart.helper import StandIn, archive
+from tests.tart_images import tart_image
 
 SCRIPT = lawtree.ROOT / "tools" / "prove_on_a_mac.sh"
 IMAGE = "registry.test/acme/macos:one"
@@ -43,6 +45,35 @@ def prove(tart: StandIn, tmp_path: Path, **more: str) -> tuple[int, str]:
 
 def failed(report: str) -> list[str]:
     return [line for line in report.splitlines() if line.startswith("FAIL")]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_the_proof_of_a_fleet_leaves_nothing_running(
+    tart: StandIn,
+    registry: RegistryServer,  # noqa: F811 - the fixture
+    tmp_path: Path,
+) -> None:
+    registry.push(tart_image(disk=archive({})), "acme/macos", "one")
+    report = tmp_path / "report.txt"
+    env = {
+        **tart.environment,
+        "PYTHON": sys.executable,
+        "RUNYARD_LEASES": str(tart.home / "dhcpd_leases"),
+        "RUNYARD_SKIP_DRIVER": "1",
+        "RUNYARD_BOOT_SECONDS": "60",
+        "RUNYARD_INSECURE_REGISTRY": registry.address,
+        "TMPDIR": str(tmp_path),
+    }
+    argv = ["sh", str(SCRIPT), "--join", f"{registry.address}/acme/macos:one", str(report)]
+    done = subprocess.run(argv, env=env, capture_output=True, check=False)
+    text = report.read_text()
+    assert (failed(text), done.returncode) == ([], 0)
+    for words in ("a job of the practice GitHub ran in a VM", "host-1 is back", "over loopback"):
+        assert words in text, words
+    assert str(tmp_path) not in text
+    assert not re.search(r"code=[0-9a-f]{32}", text), "a link that opens the dashboard"
+    assert "running" not in tart.call("list", "--source", "local").out
 
 
 @pytest.mark.slow
