@@ -32,6 +32,7 @@ from runyard.vm.contract import (
     Fault,
     ImageMissing,
     PullProgress,
+    ResolvedImage,
     Unreachable,
     VmSpec,
     VmState,
@@ -505,6 +506,42 @@ def test_a_tag_that_was_pulled_by_hand_is_used_while_the_registry_does_not_answe
         gone = harness.reopened()
         with pytest.raises(Unreachable):
             await gone.pins.resolve(TAG, held=())
+
+    run_images(scenario)
+
+
+class OnlyItsOwnTools(CountingDriver):
+    """Its registry answers the pull only, which leaves what the tag means."""
+
+    async def resolve(self, image: str) -> ResolvedImage:
+        return ResolvedImage(reference=image, pinned=False)
+
+    async def pull(
+        self, image: str, *, progress: Callable[[PullProgress], None] = ignore_progress
+    ) -> None:
+        self.memory[image] = self.tags[image]
+        await super().pull(self.tags[image], progress=progress)
+
+
+def test_a_tag_whose_registry_answers_only_a_pull_is_pulled_and_then_known() -> None:
+    async def scenario(harness: ImagesHarness) -> None:
+        driver = OnlyItsOwnTools(harness.clock, harness.driver.host)
+        harness.deps = msgspec.structs.replace(harness.deps, driver=driver)
+        store = harness.reopened()
+        running = asyncio.get_running_loop().create_task(store.run())
+        await harness.clock.sleep(1)
+        for meaning in (OLD, NEW):
+            driver.tags[TAG] = meaning
+            store.request(TAG, "a")
+            await harness.clock.sleep(5)
+            pull = store.facts(TAG).pull
+            assert pull is not None and pull.percent > 0
+            await harness.clock.sleep(10)
+            assert store.facts(TAG).pinned == meaning
+            assert meaning in harness.deps.records.images
+            await harness.clock.sleep(61)  # it has to be looked up again
+            assert store.facts(TAG).state is ImageState.ABSENT
+        running.cancel()
 
     run_images(scenario)
 

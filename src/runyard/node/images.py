@@ -237,35 +237,55 @@ class ImageStore:
     async def _pull(self, image: str) -> None:
         """Resolve and pull; if the disk is full, free space and pull once more."""
         pinned = await self.pins.resolve(image, held=tuple(self._last_used or ()))
+        pull = self._pull_once if self.pins.current(image) else self._pull_unpinned
         try:
-            await self._pull_once(pinned)
+            pinned = await pull(pinned)
         except NoSpace:
             if not await self.reclaim():
                 raise
-            await self._pull_once(pinned)
+            pinned = await pull(pinned)
         held = {} if self._last_used is None else self._last_used
         self._last_used = {**held, pinned: self._deps.clock.monotonic()}
 
-    async def _pull_once(self, pinned: str) -> None:
-        clock, deadlines = self._deps.clock, self._deps.settings.deadlines
+    async def _pull_unpinned(self, image: str) -> str:
+        """Pull a reference of which only the pull tells what it means.
+
+        It is recorded as ours when that is known: an agent that dies before has pulled an image that stays.
+        """
+        async with self._lock(image):
+            await self._refresh_in_time()
+            before = self._last_used or {}
+            await self._pull_now(image)
+            pinned = await self.pins.learn(image)
+            if pinned not in before:
+                self._owned.add(pinned, now=self._deps.clock.now())
+        return pinned
+
+    async def _pull_once(self, pinned: str) -> str:
         async with self._lock(pinned):
             await self._refresh_in_time()
-            if pinned in (self._last_used or {}):
-                return  # another tool has pulled it: it is not ours to remove
-            self._owned.add(pinned, now=clock.now())
-            self._woken_at[pinned] = clock.monotonic()
-            stalled = partial(self._stalled, pinned)
-            try:
-                async with within(clock, deadlines.pull_stall, stalled) as limit:
+            if pinned not in (
+                self._last_used or {}
+            ):  # else another tool has pulled it: it is not ours to remove
+                self._owned.add(pinned, now=self._deps.clock.now())
+                await self._pull_now(pinned)
+        return pinned
 
-                    def advance(found: PullProgress) -> None:
-                        limit.reschedule(clock.monotonic() + deadlines.pull_stall)
-                        self._advance(pinned, found)
+    async def _pull_now(self, image: str) -> None:
+        """Pull with the driver. The caller holds the image's lock."""
+        clock, seconds = self._deps.clock, self._deps.settings.deadlines.pull_stall
+        self._woken_at[image] = clock.monotonic()
+        try:
+            async with within(clock, seconds, partial(self._stalled, image)) as limit:
 
-                    await self._deps.driver.pull(pinned, progress=advance)
-            finally:
-                self._pulling.pop(pinned, None)
-                self._woken_at.pop(pinned, None)
+                def advance(found: PullProgress) -> None:
+                    limit.reschedule(clock.monotonic() + seconds)
+                    self._advance(image, found)
+
+                await self._deps.driver.pull(image, progress=advance)
+        finally:
+            self._pulling.pop(image, None)
+            self._woken_at.pop(image, None)
 
     def _stalled(self, pinned: str) -> VmError:
         seconds = self._deps.settings.deadlines.pull_stall

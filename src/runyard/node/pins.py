@@ -9,7 +9,7 @@ import msgspec
 
 from runyard.node.deadlines import within
 from runyard.node.deps import Deps
-from runyard.vm.contract import Unreachable, VmError
+from runyard.vm.contract import DriverFailed, ResolvedImage, Unreachable, VmError
 
 
 class _Pin(msgspec.Struct, frozen=True):
@@ -49,13 +49,17 @@ class Pins:
         return tuple(dict.fromkeys((image, self.latest(image))))
 
     async def resolve(self, image: str, *, held: tuple[str, ...]) -> str:
-        """Look the reference up; raises `VmError`."""
+        """Look the reference up; raises `VmError`. If only a pull tells what it means, it is itself and stays unknown."""
         known = self.current(image)
         if known is not None:
             return known
         deps = self._deps
         try:
-            pinned = await self._ask(image)
+            found = await self._ask(image)
+            if not found.pinned:
+                self._pins.pop(image, None)
+                return image
+            pinned = found.reference
         except Unreachable as error:
             pinned = await self._known(image, held)
             if not pinned:
@@ -69,7 +73,15 @@ class Pins:
         self._pins[image] = _Pin(pinned, deps.clock.monotonic())
         return pinned
 
-    async def _ask(self, image: str) -> str:
+    async def learn(self, image: str) -> str:
+        """What an image means that was just pulled without its digest; raises `VmError`."""
+        pinned = await self._deps.driver.remembered(image)
+        if not pinned:
+            raise DriverFailed(f"{image} was pulled, but the driver does not say which image it is")
+        self._pins[image] = _Pin(pinned, self._deps.clock.monotonic())
+        return pinned
+
+    async def _ask(self, image: str) -> ResolvedImage:
         """What the registry says; `Unreachable` if it says nothing in time."""
         seconds = self._deps.settings.deadlines.resolve
 
@@ -79,7 +91,7 @@ class Pins:
             )
 
         async with within(self._deps.clock, seconds, silent):
-            return (await self._deps.driver.resolve(image)).reference
+            return await self._deps.driver.resolve(image)
 
     async def _known(self, image: str, held: tuple[str, ...]) -> str:
         """What the reference meant before, if that image is on this host; empty if it is not known.

@@ -145,6 +145,9 @@ class ResolvedImage(msgspec.Struct, frozen=True, kw_only=True):
 
     reference: str  # with digest: what VMs are created from and what is shown as the Pod's imageID
     bytes: int = 0  # to be downloaded; 0 if unknown
+    pinned: bool = True
+    """False: the registry answers the driver's own tools only. The reference is the one that was asked for; it is pulled,
+    and then `remembered` is what it means."""
 
 
 class ImageView(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,8 +14,8 @@ from tests.vm.process_harness import home
 from tests.vm.tart_harness import QUICK, TartHarness, cleared
 
 from runyard.clock import RealClock
-from runyard.vm.contract import PullProgress, Unauthorized
-from runyard.vm.oci.credentials import Chain, Credentials, Environment, Unavailable
+from runyard.vm.contract import PullProgress, ResolvedImage, Unauthorized
+from runyard.vm.oci.credentials import Chain, Credentials, Environment, OnlyForTart
 from runyard.vm.oci.registry import Registry, Settings
 from runyard.vm.oci.sources import usual
 from runyard.vm.tart.driver import TartDriver
@@ -118,7 +118,7 @@ class Refusing:
     """A Keychain that nobody allows to read."""
 
     async def find(self, host: str) -> Credentials | None:
-        raise Unavailable("the Keychain's entry was refused")
+        raise OnlyForTart("the Keychain's entry was refused")
 
 
 def test_a_keychain_that_only_tart_may_read_is_enough_for_a_pull(
@@ -137,5 +137,14 @@ def test_a_keychain_that_only_tart_may_read_is_enough_for_a_pull(
         assert done.code == 0, done
         await pulls.pull(image)
         assert [each.reference for each in await pulls.images()] == [image]
+
+        # A tag, too: tart's pull tells what it means, and what it means later.
+        tag = f"{host}/acme/macos:sequoia"
+        assert await pulls.resolve(tag) == ResolvedImage(reference=tag, pinned=False)
+        await pulls.pull(tag)
+        assert await pulls.remembered(tag) == image
+        newer = private_registry.push(tart_image(disk=b"newer" * 1000), "acme/macos", "sequoia")
+        await pulls.pull(tag)
+        assert await pulls.remembered(tag) == f"{host}/acme/macos@{newer}"
 
     play(scenario)

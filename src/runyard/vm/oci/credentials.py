@@ -6,7 +6,8 @@
 
 The first that has something decides. As with tart, a source that fails is noted and the next one is asked. Of
 config.json tart reads `auth` and `credHelpers` only; user name and password in clear and `credsStore` are docker's.
-A `tart` that is started with `Credentials.for_tart` uses what was found, whichever source it came from.
+A `tart pull` that is started with `Credentials.for_tart` uses what was found, whichever source it came from. The
+Keychain's entry belongs to tart: where this process is refused it, tart itself may still read it (`OnlyForTart`).
 
 Invariants:
 - A password is in no text that this package makes: not in `repr`, errors, notes or arguments of a program.
@@ -73,11 +74,16 @@ class Unavailable(Exception):
     """A source cannot be read; the message names it, the cause and the fix."""
 
 
+class OnlyForTart(Unavailable):
+    """The source may have credentials that tart can read, though this process cannot."""
+
+
 class Found(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a lookup: credentials, if there are any, and the sources that could not be read."""
 
     credentials: Credentials | None = None
     notes: tuple[str, ...] = ()
+    only_for_tart: bool = False  # one of these may have what tart needs
 
 
 class Provider(Protocol):
@@ -97,15 +103,17 @@ class Chain:
     async def find(self, host: str) -> Found:
         """The first credentials for this `host[:port]`."""
         notes: list[str] = []
+        only_for_tart = False
         for each in self._providers:
             try:
                 found = await each.find(host)
             except Unavailable as error:
                 notes.append(str(error))
+                only_for_tart = only_for_tart or isinstance(error, OnlyForTart)
                 continue
             if found is not None:
                 return Found(credentials=found, notes=tuple(notes))
-        return Found(notes=tuple(notes))
+        return Found(notes=tuple(notes), only_for_tart=only_for_tart)
 
 
 class Environment:

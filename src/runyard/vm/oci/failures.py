@@ -8,6 +8,10 @@ from runyard.vm.oci.fetching import Session
 from runyard.vm.oci.reference import Reference
 
 
+class Hidden(Unauthorized):
+    """The registry refuses access without credentials, and those that there may be are for tart only."""
+
+
 class Explaining:
     """Makes the errors of one lookup. `status` is the HTTP status with the registry's error code."""
 
@@ -34,7 +38,8 @@ class Explaining:
                 f" {status}; renew them, or give them the right to read {self.reference.namespace}"
             )
         notes = "".join(f"; {note}" for note in found.notes)
-        return Unauthorized(
+        kind = Hidden if found.only_for_tart else Unauthorized
+        return kind(
             f"{self._image}: {self._host} refuses access without credentials ({status}), and none were found; run"
             f" 'tart login {self._host}' or set TART_REGISTRY_USERNAME and TART_REGISTRY_PASSWORD. If the image is"
             f" public, check its name{notes}"

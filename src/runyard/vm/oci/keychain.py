@@ -14,7 +14,14 @@ import re
 
 from runyard import proc
 from runyard.clock import Clock
-from runyard.vm.oci.credentials import DEADLINE, Credentials, Source, Unavailable, checked
+from runyard.vm.oci.credentials import (
+    DEADLINE,
+    Credentials,
+    OnlyForTart,
+    Source,
+    Unavailable,
+    checked,
+)
 
 SECURITY = "/usr/bin/security"
 LABEL = "Tart Credentials"
@@ -78,7 +85,7 @@ class Keychain:
             raise self._unavailable(host, "is not text") from None
 
     def _unavailable(self, host: str, cause: str) -> Unavailable:
-        return Unavailable(
+        return OnlyForTart(
             f"the Keychain's entry for {host} {cause}: allow {self._program} to read it, or put the credentials"
             " into ~/.docker/config.json"
         )

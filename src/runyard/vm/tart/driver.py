@@ -40,6 +40,7 @@ from runyard.vm.contract import (
     VmView,
     ignore_progress,
 )
+from runyard.vm.oci.failures import Hidden
 from runyard.vm.oserrors import map_os_errors
 from runyard.vm.shim import logs
 from runyard.vm.shim.directory import ShimState
@@ -141,8 +142,11 @@ class TartDriver(VmDriver):
     # ── images ──────────────────────────────────────────────────────────────────────────────────
 
     async def resolve(self, image: str) -> ResolvedImage:
-        """Asks the registry."""
-        return await self._registry.resolve(image)
+        """Asks the registry; where only tart has the credentials for it, its pull tells what a tag means."""
+        try:
+            return await self._registry.resolve(image)
+        except Hidden:
+            return ResolvedImage(reference=image, pinned=False)
 
     async def remembered(self, image: str) -> str:
         """Follows tart's link from the tag to the digest."""
@@ -173,6 +177,8 @@ class TartDriver(VmDriver):
         return await self._goldens.collect(listed=listed, used=used, idle=idle)
 
     async def _is_pulled(self, image: str) -> bool:
+        if "@" not in image:  # a tag may mean another image by now
+            return False
         return any(entry.name == image for entry in await self.tart.list() if not entry.local)
 
     # ── guests ──────────────────────────────────────────────────────────────────────────────────
