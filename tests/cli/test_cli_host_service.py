@@ -217,6 +217,23 @@ def test_without_a_service_manager_the_command_is_printed(
     assert served.works(MembershipFiles(data_of(linux)).credential())
 
 
+@pytest.mark.slow
+def test_a_service_that_cannot_be_installed_does_not_hide_that_the_machine_has_joined(
+    tmp_path: Path,
+    served: Served,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    mac = use_computer("launchd", tmp_path, monkeypatch)
+    monkeypatch.setenv("RUNYARD_ISOLATION", "none")
+    mac.set(bootstrap_fails=100)
+    assert join(served) == 1
+    said = capsys.readouterr().err
+    assert "this machine has joined" in said and "agent --joined --data" in said
+    assert not mac.manager().path("agent").exists()
+    assert served.works(MembershipFiles(data_of(mac)).credential())
+
+
 def test_an_agent_that_was_started_by_hand_is_to_be_started_anew_after_joining_again(
     linux: Computer, served: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -151,6 +151,29 @@ def test_stored_authorities_that_no_join_wrote_are_not_trusted(damage: str, tmp_
         files.authority()
 
 
+def test_a_main_machine_of_another_version_is_named_before_the_secret_is_sent(
+    tmp_path: Path,
+) -> None:
+    async def test() -> None:
+        main = Main()
+        await main.prepare()
+        bodies: list[bytes] = []
+
+        async def older(request: Request) -> Answer:
+            bodies.append(request.body)
+            known = request.path == AUTHORITY
+            return await main.front.handle(request) if known else Response(status=404)
+
+        token = await main.token()
+        async with listening(main, tmp_path, handler=older) as (url, _):
+            with pytest.raises(JoinFailed, match="same version") as failed:
+                await enroll(url, token)
+        assert failed.value.code == "unexpected-response"
+        assert token.secret.encode() not in b"".join(bodies)
+
+    asyncio.run(test())
+
+
 def test_the_pin_holds_when_the_authority_is_renewed_with_its_key() -> None:
     now = Main().clock.now()
     old = make_authority(now=now)

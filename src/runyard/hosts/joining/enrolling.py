@@ -42,6 +42,9 @@ async def meet(url: str, token: JoinToken) -> MainMachine:
     """Find out who answers, and what it wants of its hosts; raises `JoinFailed`."""
     authority = await _authority(url, token.pin)
     answer = await trusted(url, authority, Request(method="GET", path=TERMS))
+    if answer.status == 404:
+        cause = f"{url} runs another version of runyard"
+        raise JoinFailed("unexpected-response", cause, "Use the same version on both machines")
     if answer.status != 200:
         raise refused(answer, url)
     return MainMachine(url=url, authority=authority, terms=answered(answer, Terms, url))
