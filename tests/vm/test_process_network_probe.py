@@ -57,7 +57,21 @@ def test_without_slirp4netns_the_description_names_the_package(
     monkeypatch.setenv("PATH", str(tmp_path))
     chosen = probed(tmp_path)
     assert (chosen.kind, chosen.network) == ("bwrap", "host")
-    assert "install slirp4netns" in chosen.detail
+    assert "install slirp4netns" in chosen.detail and "pasta" not in chosen.detail
+
+
+def test_with_pasta_alone_the_description_says_that_it_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, absent: Absent
+) -> None:
+    held = found("bwrap", absent)
+    (tmp_path / "bwrap").symlink_to(held.bwrap)
+    pasta = tmp_path / "pasta"
+    pasta.write_text("#!/bin/sh\nexit 1\n")
+    pasta.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    chosen = probed(tmp_path)
+    assert (chosen.kind, chosen.network) == ("bwrap", "host")
+    assert "install slirp4netns" in chosen.detail and "pasta alone is not used" in chosen.detail
 
 
 def test_the_hosts_network_can_be_asked_for(tmp_path: Path, absent: Absent) -> None:

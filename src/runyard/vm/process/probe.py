@@ -76,13 +76,18 @@ async def _with_network(home: Path, isolation: Isolation, want: Wanted) -> Isola
     if want == "host-network":
         why = "as configured"
     elif not slirp:
-        why = "install slirp4netns, so that jobs cannot reach this machine's servers"
+        why = _without_slirp()
     else:
         own = _replace(isolation, network="own", slirp=slirp)
         why = why_not_own() or await _trial(home, own)
         if not why:
             return _replace(own, detail=f"{own.detail}, a network of its own for each VM")
     return _replace(isolation, detail=f"{isolation.detail}, the host's network ({why})")
+
+
+def _without_slirp() -> str:
+    why = "install slirp4netns, so that jobs cannot reach this machine's servers"
+    return f"{why}; pasta alone is not used" if shutil.which("pasta") else why
 
 
 def _described(isolation: Isolation, refused: list[str], why: str) -> Isolation:
