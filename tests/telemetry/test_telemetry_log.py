@@ -43,6 +43,20 @@ def test_a_library_does_not_print_between_our_lines(
     assert capfd.readouterr().err == ""
 
 
+def test_a_connection_that_a_pool_replaces_is_no_line_and_a_pool_that_fails_is_one(
+    out: io.StringIO,
+) -> None:
+    # psycopg_pool warns of each connection that was closed on purpose: an ordinary event at every restart of Postgres.
+    pool = logging.getLogger("psycopg.pool")
+    pool.warning("discarding closed connection: %s", "BAD")
+    logging.getLogger("psycopg").warning("of another part")
+    pool.error("cannot connect")
+    assert [(each["logger"], each["event"]) for each in lines(out)] == [
+        ("psycopg", "of another part"),
+        ("psycopg.pool", "cannot connect"),
+    ]
+
+
 def test_a_line_carries_the_injected_time_and_the_bound_ids(out: io.StringIO) -> None:
     async def scenario() -> None:
         logger = log.get_logger("pools", pool="macs")
