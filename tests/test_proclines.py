@@ -14,13 +14,13 @@ import pytest
 from tests.proc_harness import SLEEP, Witness, witness
 
 from runyard.clock import RealClock
-from runyard.procgroup import Ladder, ProgramMissing, Stalled, TooLong
+from runyard.procgroup import ProgramMissing, SignalSteps, Stalled, TooLong
 from runyard.proclines import Line, Lines, Stall, bytes_on_disk, stream
 
 __all__ = ["witness"]
 
 CLOCK = RealClock()
-FAST: Ladder = ((signal.SIGINT, 0.05), (signal.SIGTERM, 0.05))
+FAST: SignalSteps = ((signal.SIGINT, 0.05), (signal.SIGTERM, 0.05))
 ENV = {"PATH": os.environ["PATH"]}
 
 
@@ -34,7 +34,7 @@ async def texts(lines: Lines) -> list[str]:
 
 def collect(script: str, **options: object) -> tuple[list[Line], int]:
     async def scenario() -> tuple[list[Line], int]:
-        settings = {"clock": CLOCK, "env": ENV, "ladder": FAST, **options}
+        settings = {"clock": CLOCK, "env": ENV, "steps": FAST, **options}
         async with stream(("sh", "-c", script), **settings) as lines:  # type: ignore[arg-type]  # a table of options
             found = [line async for line in lines]
         return found, lines.code
@@ -56,7 +56,7 @@ def test_lines_of_both_streams_and_the_exit_code_arrive() -> None:
 def test_a_line_arrives_while_the_program_runs() -> None:
     async def scenario() -> None:
         script = f"echo first; {SLEEP}"
-        async with stream(("sh", "-c", script), clock=CLOCK, ladder=FAST) as lines:
+        async with stream(("sh", "-c", script), clock=CLOCK, steps=FAST) as lines:
             assert await anext(lines) == Line("first")
 
     do(scenario())
@@ -88,7 +88,7 @@ def test_a_flood_waits_for_its_reader_and_loses_nothing() -> None:
 def test_a_flood_that_is_left_early_is_ended(witness: Witness) -> None:
     async def scenario() -> None:
         argv = ("sh", "-c", 'exec 9>"$WITNESS"; yes')
-        async with stream(argv, clock=CLOCK, env=witness.environment(), ladder=FAST) as lines:
+        async with stream(argv, clock=CLOCK, env=witness.environment(), steps=FAST) as lines:
             await anext(lines)
 
     do(scenario())
@@ -190,7 +190,7 @@ def test_a_silent_program_meets_its_deadline() -> None:
         collect(SLEEP, timeout=0.05)
 
 
-def ladder_script(ignored: str) -> tuple[str, ...]:
+def ignoring_script(ignored: str) -> tuple[str, ...]:
     """A program that writes which signals reach it, and ignores some of them."""
     return python(f"""
 import os, signal, sys, time
@@ -221,9 +221,9 @@ def test_a_program_is_asked_before_it_is_killed(
     async def scenario() -> None:
         last = 0.2 if "SIGTERM" in ignored else 60.0
         first = 0.2 if "SIGINT" in ignored else 60.0
-        ladder: Ladder = ((signal.SIGINT, first), (signal.SIGTERM, last))
+        steps: SignalSteps = ((signal.SIGINT, first), (signal.SIGTERM, last))
         async with stream(
-            ladder_script(ignored), clock=CLOCK, env=witness.environment(), ladder=ladder
+            ignoring_script(ignored), clock=CLOCK, env=witness.environment(), steps=steps
         ) as lines:
             await anext(lines)
 
@@ -239,7 +239,7 @@ def test_cancelling_the_reader_ends_the_whole_group(witness: Witness) -> None:
 
         async def read() -> None:
             argv = ("sh", "-c", script)
-            async with stream(argv, clock=CLOCK, env=witness.environment(), ladder=FAST) as lines:
+            async with stream(argv, clock=CLOCK, env=witness.environment(), steps=FAST) as lines:
                 async for _ in lines:
                     up.set()
 

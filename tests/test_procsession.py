@@ -10,13 +10,13 @@ import pytest
 from tests.proc_harness import SLEEP, Witness, witness
 
 from runyard.clock import RealClock
-from runyard.procgroup import Ladder, ProgramMissing
+from runyard.procgroup import ProgramMissing, SignalSteps
 from runyard.procsession import HELD, Session, Size, session
 
 __all__ = ["witness"]
 
 CLOCK = RealClock()
-FAST: Ladder = ((signal.SIGTERM, 0.05),)
+FAST: SignalSteps = ((signal.SIGTERM, 0.05),)
 SIZE = Size(columns=90, rows=31)
 BOTH = pytest.mark.parametrize("terminal", [None, SIZE], ids=["pipes", "terminal"])
 
@@ -81,9 +81,7 @@ def test_streams_are_told_apart_without_a_terminal() -> None:
 def test_the_terminal_controls_the_program_and_changes_its_size() -> None:
     async def scenario() -> None:
         script = "trap 'stty size' WINCH; stty size; : </dev/tty && echo mine; while :; do sleep 0.01; done"
-        async with session(
-            ("sh", "-c", script), clock=CLOCK, terminal=SIZE, ladder=FAST
-        ) as program:
+        async with session(("sh", "-c", script), clock=CLOCK, terminal=SIZE, steps=FAST) as program:
             assert b"31 90" in await until(program, b"mine")
             await program.resize(Size(columns=120, rows=40))
             await until(program, b"40 120")
@@ -115,7 +113,7 @@ def test_a_flood_waits_for_its_reader(terminal: Size | None) -> None:
 
 def test_a_reader_of_input_that_is_slow_makes_the_writer_wait() -> None:
     async def scenario() -> None:
-        async with session(("cat",), clock=CLOCK, ladder=FAST) as program:
+        async with session(("cat",), clock=CLOCK, steps=FAST) as program:
             await program.write(b"x" * 1000)
             writing = asyncio.ensure_future(program.write(b"y" * 5_000_000))
             for _ in range(20):
@@ -155,7 +153,7 @@ def test_leaving_early_ends_the_whole_group(witness: Witness, terminal: Size | N
             clock=CLOCK,
             terminal=terminal,
             env=witness.environment(),
-            ladder=FAST,
+            steps=FAST,
         ) as program:
             await until(program, b"up")
 
@@ -175,7 +173,7 @@ def test_being_cancelled_ends_the_whole_group(witness: Witness, terminal: Size |
                 clock=CLOCK,
                 terminal=terminal,
                 env=witness.environment(),
-                ladder=FAST,
+                steps=FAST,
             ) as program:
                 await until(program, b"up")
                 up.set()
@@ -204,7 +202,7 @@ def test_a_child_that_holds_the_output_does_not_hold_the_reader(
             clock=CLOCK,
             terminal=terminal,
             env=witness.environment(),
-            ladder=FAST,
+            steps=FAST,
         ) as program:
             assert b"out" in await rest(program)
             assert await program.wait() == 0

@@ -26,10 +26,10 @@ from runyard.clock import Clock, RealClock
 from runyard.procgroup import (
     GRACE,
     Group,
-    Ladder,
     ProcError,
     ProgramMissing,
     ProgramRefused,
+    SignalSteps,
     StrPath,
     TooLong,
     settled,
@@ -104,12 +104,12 @@ async def run(
     cwd: StrPath | None = None,
     limit: int = LIMIT,
     grace: float = GRACE,
-    ladder: Ladder | None = None,
+    steps: SignalSteps | None = None,
     clock: Clock = _REAL,
 ) -> Completed:
     """Run a program to its end, at most `timeout` seconds; see the module for what is guaranteed.
 
-    `ladder` is how it is ended, by default TERM and `grace` seconds for it.
+    `steps` are how it is ended, by default TERM and `grace` seconds for it.
     """
     group, cancelled = await start(argv, _Collecting(limit), env=env, cwd=cwd)
     late = clock.timeout(timeout)
@@ -122,8 +122,8 @@ async def run(
         if not late.expired():
             raise
     finally:
-        steps = ((signal.SIGTERM, grace),) if ladder is None else ladder
-        _, cancelled = await uninterrupted(group.end(clock, steps, grace=grace))
+        how = ((signal.SIGTERM, grace),) if steps is None else steps
+        _, cancelled = await uninterrupted(group.end(clock, how, grace=grace))
         if cancelled is not None:
             raise cancelled
     done = group.completed()

@@ -12,7 +12,7 @@ ignore TERM, or write without end.
     └── Stalled           it made no progress for so long that it was ended
 
 Invariants:
-- A group is ended by a ladder: each signal of it with its wait, and KILL at the end, whether or not the program itself
+- A group is ended by steps: each signal with its wait, and KILL at the end, whether or not the program itself
   has already exited. A process that calls `setsid` leaves the group and is not ended.
 - When `end` returns, the program is reaped and its pipes are closed. Cancelling does not interrupt it.
 - Once a group is empty, its number may belong to another process and is not signalled any more.
@@ -34,9 +34,14 @@ StrPath = str | os.PathLike[str]
 GRACE = (
     2.0  # seconds between TERM and KILL, and for what holds the output after its program has ended
 )
-Ladder = tuple[tuple[signal.Signals, float], ...]  # each signal with the seconds to wait after it
-TERM_FIRST: Ladder = ((signal.SIGTERM, GRACE),)
-INT_FIRST: Ladder = ((signal.SIGINT, 10.0), (signal.SIGTERM, GRACE))  # for what tidies up on INT
+SignalSteps = tuple[
+    tuple[signal.Signals, float], ...
+]  # each signal with the seconds to wait after it
+TERM_FIRST: SignalSteps = ((signal.SIGTERM, GRACE),)
+INT_FIRST: SignalSteps = (
+    (signal.SIGINT, 10.0),
+    (signal.SIGTERM, GRACE),
+)  # for what tidies up on INT
 
 
 class ProcError(Exception):
@@ -117,10 +122,10 @@ class Group(asyncio.SubprocessProtocol):
         """Ended, reaped and every pipe closed."""
         self.closed.set_result(None)
 
-    async def end(self, clock: Clock, ladder: Ladder, *, grace: float = GRACE) -> None:
+    async def end(self, clock: Clock, steps: SignalSteps, *, grace: float = GRACE) -> None:
         """End whatever is left of the group, reap its leader and close the pipes."""
         self.discard()
-        for number, wait in ladder:
+        for number, wait in steps:
             if self.exited.done():
                 break
             self.signal(number)

@@ -10,7 +10,7 @@ that the caller's `advances` accepts, because a program may repeat itself for ev
 
 Invariants:
 - Memory is bounded: of a line, `limit` bytes are kept; while no one reads, the program waits in its own write.
-- However the context is left (end, error, cancellation), the whole process group is ended first, by `ladder`.
+- However the context is left (end, error, cancellation), the whole process group is ended first, by `steps`.
 - `Stalled` and `TooLong` are raised by the iteration, and so leave the context.
 - Once the program has exited, children that hold its output open have `GRACE` seconds; then they are ended.
 - Both `\\n` and `\\r` end a line: programs repaint their progress. Bytes that are no UTF-8 are replaced.
@@ -31,7 +31,7 @@ from runyard.procgroup import (
     GRACE,
     TERM_FIRST,
     Group,
-    Ladder,
+    SignalSteps,
     Stalled,
     StrPath,
     TooLong,
@@ -222,7 +222,7 @@ async def stream(
     env: Mapping[str, str] | None = None,
     cwd: StrPath | None = None,
     limit: int = LINE_LIMIT,
-    ladder: Ladder = TERM_FIRST,
+    steps: SignalSteps = TERM_FIRST,
 ) -> AsyncIterator[Lines]:
     """Run a program and read its output by line; see the module for what is guaranteed. It gets no input."""
     group, cancelled = await start(argv, _Splitting(limit), env=env, cwd=cwd)
@@ -234,7 +234,7 @@ async def stream(
         stdin.close()
         yield Lines(argv[0], group, clock, timeout=timeout, stall=stall)
     finally:
-        _, cancelled = await uninterrupted(group.end(clock, ladder))
+        _, cancelled = await uninterrupted(group.end(clock, steps))
         if cancelled is not None:
             raise cancelled
 

@@ -36,7 +36,7 @@ from runyard.procgroup import (
     GRACE,
     TERM_FIRST,
     Group,
-    Ladder,
+    SignalSteps,
     StrPath,
     missing,
     start,
@@ -187,14 +187,14 @@ async def session(
     terminal: Size | None = None,
     env: Mapping[str, str] | None = None,
     cwd: StrPath | None = None,
-    ladder: Ladder = TERM_FIRST,
+    steps: SignalSteps = TERM_FIRST,
     handles: Sequence[int] = (),
 ) -> AsyncIterator[Session]:
     """Run a program and talk to it; it gets the open files `handles`. See the module for what is guaranteed."""
     opened = (
-        _with_pipes(argv, clock, env=env, cwd=cwd, ladder=ladder, handles=handles)
+        _with_pipes(argv, clock, env=env, cwd=cwd, steps=steps, handles=handles)
         if terminal is None
-        else _with_terminal(argv, clock, terminal, env=env, cwd=cwd, ladder=ladder, handles=handles)
+        else _with_terminal(argv, clock, terminal, env=env, cwd=cwd, steps=steps, handles=handles)
     )
     async with opened as program:
         yield program
@@ -207,7 +207,7 @@ async def _with_pipes(
     *,
     env: Mapping[str, str] | None,
     cwd: StrPath | None,
-    ladder: Ladder,
+    steps: SignalSteps,
     handles: Sequence[int],
 ) -> AsyncIterator[Session]:
     group, cancelled = await start(argv, _Talking((0, 1, 2)), env=env, cwd=cwd, handles=handles)
@@ -218,7 +218,7 @@ async def _with_pipes(
             raise cancelled
         yield Session(group, clock, cast("asyncio.WriteTransport", pipes[0]), terminal=-1)
     finally:
-        await _end(group, clock, ladder)
+        await _end(group, clock, steps)
 
 
 @contextlib.asynccontextmanager
@@ -229,7 +229,7 @@ async def _with_terminal(
     *,
     env: Mapping[str, str] | None,
     cwd: StrPath | None,
-    ladder: Ladder,
+    steps: SignalSteps,
     handles: Sequence[int],
 ) -> AsyncIterator[Session]:
     program = shutil.which(argv[0], path=None if env is None else env.get("PATH"))
@@ -252,7 +252,7 @@ async def _with_terminal(
                 yield Session(group, clock, stdin, ours)
         finally:
             stack.close()  # hangs up first: on macOS a program cannot exit while a terminal holds its output
-            await _end(group, clock, ladder)
+            await _end(group, clock, steps)
 
 
 @contextlib.contextmanager
@@ -307,8 +307,8 @@ class _TerminalInput(asyncio.BaseProtocol):
         self._group.resume_writing()
 
 
-async def _end(group: _Talking, clock: Clock, ladder: Ladder) -> None:
-    _, cancelled = await uninterrupted(group.end(clock, ladder))
+async def _end(group: _Talking, clock: Clock, steps: SignalSteps) -> None:
+    _, cancelled = await uninterrupted(group.end(clock, steps))
     if cancelled is not None:
         raise cancelled
 

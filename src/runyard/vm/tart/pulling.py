@@ -27,7 +27,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from runyard.procgroup import GRACE, Ladder, ProcError
+from runyard.procgroup import GRACE, ProcError, SignalSteps
 from runyard.procgroup import Stalled as NoProgress
 from runyard.proclines import Line, Stall, bytes_on_disk, stream
 from runyard.vm.contract import DriverFailed, NoSpace, PullProgress, Stalled
@@ -149,7 +149,7 @@ class Pulls:
             advances=found.advances,
             grew=found.report,
         )
-        ladder: Ladder = ((signal.SIGINT, settings.pull_ending), (signal.SIGTERM, GRACE))
+        steps: SignalSteps = ((signal.SIGINT, settings.pull_ending), (signal.SIGTERM, GRACE))
         end: deque[str] = deque(maxlen=_KEPT)
         try:
             async with stream(
@@ -157,7 +157,7 @@ class Pulls:
                 clock=self._tart.clock,
                 stall=stall,
                 env={**self._tart.environment, **download.environment},
-                ladder=ladder,
+                steps=steps,
             ) as lines:
                 async for line in lines:
                     if percent_of(line.text) is None:
