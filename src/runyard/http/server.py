@@ -16,7 +16,7 @@ Invariants:
 - The subject of a client certificate is passed to the handler in `CLIENT_CERT…` headers. Headers of these names in a
   request are removed, so handlers can trust them.
 - The client's address is passed to the handler in the header `PEER`, if that was requested. The same rule holds for it.
-- With a `Crowd` the connections are bounded, in all and for each address; further ones are closed.
+- With `ConnectionLimits` the connections are bounded, in all and for each address; further ones are closed.
 - HEAD is handled as a GET whose body is not sent.
 - After a 101 the connection belongs to the handler's `serve` and is closed when it returns. Bytes that a client sends
   before the 101 violate the protocol and are dropped.
@@ -36,12 +36,12 @@ from aiohttp.web_protocol import RequestPayloadError
 
 from runyard.clock import Clock, RealClock
 from runyard.http.addresses import decode_target
-from runyard.http.crowd import Crowd
+from runyard.http.connection_limits import ConnectionLimits
 from runyard.http.intake import BUDGET, SMALL, Admit, Intake, Refusal, Share, Streamed
 from runyard.http.messages import Handler, Pairs, Request, Response, Stream, Upgraded
-from runyard.http.outlet import PIECE, Outlet
 from runyard.http.pace import LeastRate, TooSlow
 from runyard.http.problems import problem
+from runyard.http.response_writer import PIECE, ResponseWriter
 from runyard.http.sockets import bind, enable_keepalive, limit_unsent
 from runyard.http.tunnels import switching, take_over
 from runyard.telemetry.log import Logger, get_logger
@@ -111,13 +111,13 @@ async def listen(
     timeouts: Timeouts | None = None,
     least: LeastRate | None = None,
     clock: Clock | None = None,
-    crowd: Crowd | None = None,
+    limits: ConnectionLimits | None = None,
 ) -> Listening:
     """Serve `handler` at `host:port`, or on a socket that is bound already.
 
     `bodies` bounds the memory of all bodies, and `admit` decides which clients may send a large one (`intake`).
     The body of a request that is `streamed` reaches the handler as it arrives, of any size (`Request.content`).
-    A `crowd` bounds the connections; the handler then gets the client's address (`PEER`).
+    `limits` bound the connections; the handler then gets the client's address (`PEER`).
     """
     timeouts, least, clock = timeouts or Timeouts(), least or LeastRate(), clock or RealClock()
     bound = sock if sock is not None else bind(host, port)
@@ -133,11 +133,11 @@ async def listen(
     adapter = _Adapter(
         handler,
         intake,
-        Outlet(least, clock),
+        ResponseWriter(least, clock),
         secure=tls is not None,
         timeouts=timeouts,
         streamed=streamed,
-        crowd=crowd,
+        limits=limits,
     )
     acceptor = await asyncio.get_running_loop().create_server(
         adapter.connection,
@@ -158,18 +158,18 @@ class _Adapter:
         self,
         handler: Handler,
         intake: Intake,
-        outlet: Outlet,
+        responses: ResponseWriter,
         *,
         secure: bool,
         timeouts: Timeouts,
         streamed: Streamed | None,
-        crowd: Crowd | None,
+        limits: ConnectionLimits | None,
     ) -> None:
         self._handler = handler
-        self._crowd = crowd
+        self._limits = limits
         self._streamed = streamed
         self._intake = intake
-        self._outlet = outlet
+        self._responses = responses
         self._secure = secure
         self._timeouts = timeouts
         self._log = get_logger("http")
@@ -182,7 +182,7 @@ class _Adapter:
         """The protocol of one new connection."""
         return _Connection(
             self._server,
-            crowd=self._crowd,
+            limits=self._limits,
             loop=asyncio.get_running_loop(),
             access_log=None,
             logger=_SilentLogger(self._log),  # has the methods that aiohttp calls
@@ -272,7 +272,7 @@ class _Adapter:
             for key, value in incoming.headers.items()
             if not (name := key.lower()).startswith(CLIENT_CERT) and name != PEER
         )
-        if self._crowd is not None:
+        if self._limits is not None:
             headers += ((PEER, incoming.remote or ""),)
         if self._secure:
             headers += _certificate(incoming)
@@ -312,10 +312,10 @@ class _Adapter:
         self, incoming: web.BaseRequest, request: Request, response: web.StreamResponse, body: bytes
     ) -> None:
         """Write a large body; a client that does not read it is cut off, because it holds the body in memory."""
-        pace = self._outlet.pace()
+        pace = self._responses.pace()
         try:
-            await self._outlet.write(response, body, pace)
-            await self._outlet.finish(response, pace)
+            await self._responses.write(response, body, pace)
+            await self._responses.finish(response, pace)
         except TooSlow:
             self._cut(incoming, request)
 
@@ -332,14 +332,14 @@ class _Adapter:
         response.force_close()
         chunks = stream.__aiter__()
         finished = False
-        pace = self._outlet.pace() if stream.paced else None
+        pace = self._responses.pace() if stream.paced else None
         try:
             await response.prepare(incoming)
             if incoming.method != hdrs.METH_HEAD:
                 async for chunk in chunks:
-                    await self._outlet.write(response, chunk, pace)
+                    await self._responses.write(response, chunk, pace)
             if pace is not None:
-                await self._outlet.finish(response, pace)
+                await self._responses.finish(response, pace)
             finished = True
         except ConnectionError:
             pass  # the client has gone
@@ -403,27 +403,29 @@ class _HandedOver(web.StreamResponse):
 class _Connection(web.RequestHandler):
     """A connection that answers unparseable requests with problems, which do not quote the request."""
 
-    __slots__ = ("_address", "_crowd")
+    __slots__ = ("_address", "_limits")
 
-    def __init__(self, manager: web.Server, *, crowd: Crowd | None, **options: Any) -> None:
+    def __init__(
+        self, manager: web.Server, *, limits: ConnectionLimits | None, **options: Any
+    ) -> None:
         super().__init__(manager, **options)
-        self._crowd = crowd
+        self._limits = limits
         self._address: str | None = None  # under which it is counted
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Make place for another one."""
         super().connection_lost(exc)
-        if self._crowd is not None and self._address is not None:
-            self._crowd.leave(self._address)
+        if self._limits is not None and self._address is not None:
+            self._limits.leave(self._address)
             self._address = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Buffer little, so that a client that reads slowly is not taken for one that does not read."""
         super().connection_made(transport)
         assert isinstance(transport, asyncio.Transport)
-        if self._crowd is not None:
+        if self._limits is not None:
             address = str((transport.get_extra_info("peername") or ("",))[0])
-            if not self._crowd.enter(address):
+            if not self._limits.enter(address):
                 transport.abort()
                 return
             self._address = address

@@ -17,7 +17,7 @@ from runyard.embedded.up.layout import Layout
 from runyard.embedded.up.trust import HostsCertificate
 from runyard.hosts.joining.front import Front, Offer, Upstreams
 from runyard.hosts.joining.tokens import JoinTokens
-from runyard.http.crowd import Crowd
+from runyard.http.connection_limits import ConnectionLimits
 from runyard.http.loopback import Loopback
 from runyard.http.messages import Handler, Request, Response, Stream, Transport, json_response
 from runyard.http.server import PEER, listen
@@ -220,7 +220,7 @@ async def listening(
     folder: Path,
     *,
     handler: Handler | None = None,
-    crowd: Crowd | None = None,
+    limits: ConnectionLimits | None = None,
     port: int = 0,
 ) -> AsyncIterator[tuple[str, HostsCertificate]]:
     """The listener for hosts on a socket, with the main machine's own authority; gives the URL and the certificate."""
@@ -233,7 +233,7 @@ async def listening(
         handler or main.front.handle,
         port=port,
         tls=certificate.context,
-        crowd=crowd or Crowd(),
+        limits=limits or ConnectionLimits(),
         clock=main.clock,
     )
     try:

@@ -15,7 +15,7 @@ from runyard.hosts.joining.client import JoinFailed, base_url
 from runyard.hosts.joining.membership import Joined, MembershipFiles, NotJoined
 from runyard.hosts.joining.passing import Answer
 from runyard.hosts.joining.renewal import Renewal
-from runyard.http.crowd import Crowd, Limits
+from runyard.http.connection_limits import ConnectionLimits, Limits
 from runyard.http.messages import Request, Response
 from runyard.http.tls import LEAF_DAYS, make_authority, public_key_hash
 from runyard.kube.client import Kube
@@ -343,8 +343,8 @@ def test_one_address_cannot_take_all_connections(tmp_path: Path) -> None:
     async def test() -> None:
         main = Main()
         await main.prepare()
-        crowd = Crowd(Limits(all=8, address=2))
-        async with listening(main, tmp_path, crowd=crowd) as (url, _):
+        limits = ConnectionLimits(Limits(all=8, address=2))
+        async with listening(main, tmp_path, limits=limits) as (url, _):
             transports = [
                 client.transport_to(url, main.authority.certificate.decode()) for _ in range(3)
             ]
@@ -353,11 +353,11 @@ def test_one_address_cannot_take_all_connections(tmp_path: Path) -> None:
                 *(each.send(request, timeout=10) for each in transports), return_exceptions=True
             )
             refused = [each for each in outcomes if isinstance(each, Exception)]
-            assert (len(refused), crowd.size) == (1, 2)
+            assert (len(refused), limits.size) == (1, 2)
             for each in transports:
                 await each.close()
             for _ in range(1000):
-                if not crowd.size:
+                if not limits.size:
                     break
                 await asyncio.sleep(0)
             again = client.transport_to(url, main.authority.certificate.decode())
@@ -368,13 +368,13 @@ def test_one_address_cannot_take_all_connections(tmp_path: Path) -> None:
 
 
 def test_connections_are_counted_by_address_and_in_all() -> None:
-    crowd = Crowd(Limits(all=3, address=2))
-    assert [crowd.enter(each) for each in ("a", "a", "a", "b", "c")] == [
+    limits = ConnectionLimits(Limits(all=3, address=2))
+    assert [limits.enter(each) for each in ("a", "a", "a", "b", "c")] == [
         True,
         True,
         False,
         True,
         False,
     ]
-    crowd.leave("a")
-    assert (crowd.enter("c"), crowd.size) == (True, 3)
+    limits.leave("a")
+    assert (limits.enter("c"), limits.size) == (True, 3)

@@ -25,7 +25,7 @@ from runyard.files import write_whole
 from runyard.hosts.joining.client import transport_to
 from runyard.hosts.joining.membership import MembershipFiles
 from runyard.hosts.joining.passing import Answer, Upstream, passed
-from runyard.http.crowd import Crowd
+from runyard.http.connection_limits import ConnectionLimits
 from runyard.http.messages import Request
 from runyard.http.problems import problem
 from runyard.http.server import listen
@@ -57,7 +57,7 @@ async def forwarding(
 
     try:
         sock = _bound(files.folder / _PORT_FILE, urlsplit(membership.practice_url).port or 0)
-        listening = await listen(handle, sock=sock, crowd=Crowd())
+        listening = await listen(handle, sock=sock, limits=ConnectionLimits())
         try:
             yield listening.url
         finally:

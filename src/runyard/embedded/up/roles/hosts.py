@@ -12,7 +12,7 @@ from runyard.embedded.up.context import Context, transport
 from runyard.embedded.up.hosts import FLEET
 from runyard.embedded.up.trust import HostsCertificate, authority
 from runyard.hosts.joining.front import Front, Offer, Upstreams
-from runyard.http.crowd import Crowd
+from runyard.http.connection_limits import ConnectionLimits
 from runyard.http.server import listen
 from runyard.http.tls import TlsError
 from runyard.kube.client import Kube
@@ -45,7 +45,7 @@ async def run(context: Context) -> None:
         certificate.renew(now=context.clock.now())
 
     listening = await listen(
-        front.handle, sock=sock, tls=certificate.context, bodies=_BODIES, crowd=Crowd()
+        front.handle, sock=sock, tls=certificate.context, bodies=_BODIES, limits=ConnectionLimits()
     )
     try:
         async with asyncio.TaskGroup() as group:

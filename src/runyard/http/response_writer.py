@@ -13,7 +13,7 @@ from runyard.http.pace import LeastRate, Pace, TooSlow
 PIECE = 64 << 10  # bytes of one write, so that a large chunk allows no long pause
 
 
-class Outlet:
+class ResponseWriter:
     """Writes to clients at the least rate or faster."""
 
     def __init__(self, least: LeastRate, clock: Clock) -> None:

@@ -16,7 +16,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     address: int = 128
 
 
-class Crowd:
+class ConnectionLimits:
     """Counts the open connections of one server."""
 
     def __init__(self, limits: Limits | None = None) -> None:
