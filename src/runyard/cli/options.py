@@ -52,7 +52,7 @@ def listen_option(default: str, serves: str) -> Option:
     )
 
 
-class RegistryHost(click.ParamType):
+class RegistryHost(click.ParamType[str]):
     """The host of an image registry, perhaps with its port."""
 
     name = "registry"
