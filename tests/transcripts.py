@@ -19,7 +19,7 @@ CHECKED = {
     "docs/doctor.md": (1, "tests/hosts/doctor/test_doctor_command.py"),
     "docs/embedded-kubernetes.md": (1, "tests/embedded/kube_http/test_kubectl_transcript.py"),
     "docs/explain.md": (1, "tests/web/explain/test_explain_api.py"),
-    "docs/first-mac.md": (1, "tests/embedded/up/test_up_tart.py"),
+    "docs/first-mac.md": (6, "tests/embedded/up/test_up_first_mac.py"),
     "docs/images.md": (2, "tests/cli/test_cli_image.py"),
     "docs/install.md": (1, "tests/cli/test_cli_packages.py"),
     "docs/one-machine.md": (6, "tests/embedded/up/test_up_transcript.py"),
@@ -27,6 +27,7 @@ CHECKED = {
     "docs/proof.md": (1, "tests/cli/test_cli_prove.py"),
     "docs/second-mac.md": (6, "tests/hosts/joining/test_joining_transcript.py"),
     "docs/status.md": (1, "tests/embedded/up/test_up_pools.py"),
+    "docs/testing.md": (1, "tests/embedded/up/test_up_tart.py"),
     "docs/xcresult.md": (3, "tests/cli/test_xcresult_real.py"),
 }
 _FENCED = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -43,6 +44,11 @@ _VOLATILE = (
     (re.compile(r"\b(?:\d+ (?:s|min|h) ago|now)\b(?=[,:]|$)", re.MULTILINE), "AGE ago"),
     (re.compile(r"\bage: (?:\d+ (?:s|min|h)|now)$", re.MULTILINE), "age: AGE"),
     (re.compile(r"isolation: .*"), "isolation: AS PROBED"),
+    (re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$", re.MULTILINE), "TIME"),
+    (re.compile(r"\b[\d.]+ of (\d+\.\d [GM]B) \(\d+ %\), .* left$", re.MULTILINE), r"PART of \1"),
+    (re.compile(r"\b(has pulled \S+) in .*$", re.MULTILINE), r"\1"),
+    (re.compile(r"\bADDRESS/[0-9a-f]{32}\b"), "ADDRESS/PAGE"),
+    (re.compile(r"\b(runyard-[a-z]+)-[0-9a-f]{4}\b"), r"\1-XXXX"),
     (re.compile(r"[ \t]+"), " "),
     (re.compile(r" $", re.MULTILINE), ""),
     (re.compile(r"-{3,}"), "---"),

@@ -134,7 +134,13 @@ class UpOutput(ProgressListener, DemoListener):
         if machine.database.notice:
             self.report(machine.database.notice)
         if not machine.options.demo:
-            if machine.options.github is None:
+            if machine.options.github is None and machine.options.driver == "tart":
+                # Of a stand-in for tart that is not true, but of a Mac.
+                self.report(
+                    "jobs: VMs cannot reach the practice GitHub, which is on this machine's loopback; connect the"
+                    " real one: Ctrl-C, runyard github connect, runyard up --github"
+                )
+            elif machine.options.github is None:
                 self.report(f"try a job: runyard practice{where} 'echo hello'")
             self.report(f"in a workflow: runs-on: {LABEL}")
             self.report("Ctrl-C stops it; state is kept for the next start")
