@@ -52,4 +52,4 @@ def _case(nodeid: str) -> str:
     return " ".join([name.replace("_", " "), *(f"({each})" for each in others)])
 
 
-STEPS = ("pull", "create", "start")
+STEPS = ("pull", "create", "clone", "start", "host", "guest", "ends", "killed")

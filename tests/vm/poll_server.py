@@ -68,6 +68,17 @@ class PollServer:
             self._server.server_close()
             self._server = None
 
+    @contextlib.contextmanager
+    def followed(self) -> "Iterator[PollServer]":
+        """Another server on the same port, after this one was stopped."""
+        other = PollServer(*self.answers)
+        other._port = self._port
+        other.start()
+        try:
+            yield other
+        finally:
+            other.stop()
+
 
 @contextlib.contextmanager
 def serving(*answers: int | tuple[int, object]) -> Iterator[PollServer]:

@@ -5,7 +5,8 @@ import contextlib
 import pytest
 from tests.conftest import Absent
 from tests.contract_table import DRIVER
-from tests.vm.contract.harnesses import DRIVERS, Scenario, small_disk
+from tests.vm.contract.harnesses import DRIVERS, small_disk
+from tests.vm.contract.offers import Scenario
 from tests.vm.contract.running import Run
 
 SLOW = {"tart"}  # each of its commands is a program

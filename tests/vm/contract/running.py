@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 import pytest
-from tests.vm.contract.harnesses import GUEST, NAME, Capability, DriverHarness, Scenario
+from tests.vm.contract.offers import GUEST, NAME, Capability, DriverHarness, Scenario
 
 from runyard.vm.contract import VmDriver, VmSpec, VmState, VmView
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.vm.contract.harnesses import FLOOD, NAME, Capability, Command, DriverHarness
+from tests.vm.contract.offers import FLOOD, NAME, Capability, Command, DriverHarness
 from tests.vm.contract.running import Run, need, until, up
 
 from runyard.vm.contract import ExecSession, Stream, TerminalSize, Unreachable, VmState

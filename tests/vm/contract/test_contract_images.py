@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.vm.contract.harnesses import DriverHarness
+from tests.vm.contract.offers import DriverHarness
 from tests.vm.contract.running import Run
 
 from runyard.vm.contract import PullProgress

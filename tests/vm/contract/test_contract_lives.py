@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.vm.contract.harnesses import NAME, DriverHarness
+from tests.vm.contract.offers import NAME, DriverHarness
 from tests.vm.contract.running import LACKS, Run, down, spec, until, up, view
 
 from runyard.vm.contract import DriverFailed, ImageMissing, NoSpace, VmSpec, VmState, VmView
