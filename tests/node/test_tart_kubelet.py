@@ -162,23 +162,6 @@ def test_a_vm_that_is_gone_already_does_not_keep_its_pod() -> None:
     play(scenario)
 
 
-@pytest.mark.slow
-def test_a_tart_that_hangs_does_not_keep_a_deleted_pods_vm_running() -> None:
-    async def scenario(host: TartHost) -> None:
-        image = host.tart.image(IMAGE, {"boot": STUBBORN})
-        await host.start()
-        await host.add_pod("a", image=image, grace=1)
-        await host.until_phase("a", "Running")
-        (vm,) = host.vms
-        for command in ("stop", "exec"):
-            host.tart.set(f"hang-{command}", "ignore-term")
-        await host.kube.delete(PODS, "a", namespace=SPACE)
-        await host.until_phase("a", "gone")
-        assert vm not in host.vms
-
-    play(scenario)
-
-
 def test_probes_are_open_and_metrics_are_for_the_allowed_networks() -> None:
     async def scenario(host: TartHost) -> None:
         await host.start("--scrape-allowed-cidr=10.0.0.0/8", "--node-ip=192.0.2.7")

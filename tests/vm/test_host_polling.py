@@ -14,7 +14,7 @@ from tests.conftest import Absent
 from tests.vm.poll_server import JIT, PATH, PollServer, job, serving
 from tests.vm.process_harness import IMAGE, WAYS, ProcessHarness, Scenario, isolation, run_on
 
-from runyard.vm.contract import HostPolling, VmSpec, VmState
+from runyard.vm.contract import DriverFailed, HostPolling, VmSpec, VmState
 from runyard.vm.shim.orders import Pace
 
 NAME = "vm-1"
@@ -192,6 +192,49 @@ def test_a_runner_is_unpacked_from_an_archive_of_the_host(tmp_path: Path) -> Non
             ended = await harness.exited(NAME)
         assert ended.exit_code == 0
         assert "/actions-runner with" in await log(harness)
+
+    on_plain(scenario)
+
+
+def test_variables_of_any_size_and_with_lines_reach_the_runner() -> None:
+    """With the JIT configuration they are more than a pipe holds."""
+    runner = '#!/bin/sh\necho "lines:$LINES_OF_TEXT:${#A}:${#B}:${#2}"\n'
+    jit = "x" * 40_000
+
+    async def scenario(harness: ProcessHarness) -> None:
+        with serving(job(jit)) as server:
+            more = {"LINES_OF_TEXT": "one\ntwo", "A": "a" * 100_000, "B": "b" * 100_000}
+            await up(harness, server, runner=runner, **more)
+            assert (await harness.exited(NAME)).exit_code == 0
+        assert "lines:one\ntwo:100000:100000:40000" in await log(harness)
+
+    on_plain(scenario)
+
+
+@pytest.mark.parametrize(
+    "env", [{"A": "a" * 130_000}, {f"A{n}": "a" * 100_000 for n in range(6)}, {"A-B": "c"}]
+)
+def test_an_environment_that_no_program_takes_is_refused_before_there_is_a_job(
+    env: dict[str, str],
+) -> None:
+    async def scenario(harness: ProcessHarness) -> None:
+        with serving(job()) as server:
+            with pytest.raises(DriverFailed):
+                await up(harness, server, **env)
+            assert server.seen == []
+
+    on_plain(scenario)
+
+
+def test_a_vm_without_a_token_ends_instead_of_waiting_for_ever() -> None:
+    async def scenario(harness: ProcessHarness) -> None:
+        with serving(job()) as server:
+            await up(harness, server, start=False)
+            (harness.directory(NAME).state / "token").unlink()
+            await harness.driver.start(NAME)
+            ended = await harness.exited(NAME)
+        assert (ended.exit_code, "no token" in ended.exit_reason) == (1, True)
+        assert server.seen == []
 
     on_plain(scenario)
 

@@ -18,7 +18,15 @@ from runyard.vm.contract import DriverFailed, VmState
 from runyard.vm.process.cgroup_probe import probe_cgroups
 from runyard.vm.shim.directory import ShimState
 from runyard.vm.shim.exits import SHIM_DIED, read_report
-from runyard.vm.shim.processes import MARK, parse_marks, parse_ps
+from runyard.vm.shim.processes import (
+    Process,
+    mark_variables,
+    parse_marks,
+    parse_ps,
+    read_by_ps,
+    signal_process,
+    table,
+)
 from runyard.vm.teardown import stop_all
 
 Run = Callable[[Scenario], None]
@@ -312,6 +320,30 @@ def test_the_process_table_of_macos_is_parsed() -> None:
     assert found[501].start == "Mon Nov 2 10:00:01 2026"
 
 
-def test_only_whole_marks_match() -> None:
-    text = f"  10 sh A=1 {MARK}=/v/a\n  11 sh {MARK}=/v/ab\n  12 sh\n"
-    assert parse_marks(text, "/v/a") == [10]
+MARKED = {10: "/v/a", 11: "/v/ab", 12: "/v v/a", 13: "/v v/a b"}
+
+
+def variables(mark: str) -> str:
+    return "".join(f" {name}={value}" for name, value in mark_variables(mark).items())
+
+
+@pytest.mark.parametrize(("pid", "mark"), MARKED.items())
+def test_only_whole_marks_match_and_those_with_blanks_do(pid: int, mark: str) -> None:
+    lines = [f"  {pid} sh A=1{variables(mark)} B=2\n" for pid, mark in MARKED.items()]
+    assert parse_marks("".join(lines) + "  14 sh\n", mark) == [pid]
+
+
+@pytest.mark.skipif(not Path("/bin/ps").exists(), reason="it reads what ps prints")
+def test_a_process_with_the_number_of_another_one_is_not_signalled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with subprocess.Popen(["sleep", "3600"]) as child:
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "platform", "darwin")
+            found = table()[child.pid]
+            earlier = Process(child.pid, found.parent, uid=found.uid, start="an earlier one's")
+            signal_process(earlier, signal.SIGKILL)
+            assert read_by_ps(child.pid) is not None
+            signal_process(found, signal.SIGTERM)
+        assert child.wait(60) == -signal.SIGTERM
+        assert read_by_ps(child.pid) is None

@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from runyard.vm.contract import STOP_MARGIN
 from runyard.wire import names
 
 
@@ -14,7 +15,7 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
     pull_stall: float = 900.0  # without any progress; longer than the drivers' own limit
     clone: float = 300.0
     start: float = 120.0
-    stop_margin: float = 30.0  # on top of the grace period
+    stop_margin: float = STOP_MARGIN  # on top of the grace period
     delete: float = 300.0
     list: float = 30.0
     probe: float = 15.0

@@ -32,6 +32,10 @@ import msgspec
 
 from runyard.wire.kube_reasons import KubeCode
 
+STOP_MARGIN = 45.0
+"""Seconds after its grace period in which `stop` ends, with success or an error. Longer than any driver needs, so that
+the caller's deadline never comes before the power-off."""
+
 
 class Fault(KubeCode):
     """What kind of failure an operation of a driver had; also why a Pod's container waits."""

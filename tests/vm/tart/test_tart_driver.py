@@ -244,6 +244,28 @@ def test_credentials_for_registries_do_not_reach_the_launch_order() -> None:
     run(scenario)
 
 
+def test_credentials_for_registries_reach_only_commands_that_ask_one() -> None:
+    async def scenario(harness: TartHarness) -> None:
+        seen = harness.root / "seen"
+        program = harness.root / "watched"
+        program.write_text(
+            f'#!/bin/sh\necho "$1 ${{TART_REGISTRY_PASSWORD:-none}}" >>{seen}\n'
+            f'exec {harness.tart.program} "$@"\n'
+        )
+        program.chmod(0o755)
+        harness.settings = msgspec.structs.replace(harness.settings, binary=str(program))
+        harness.driver = harness.reopened()
+        harness.driver.tart.environment.update(TART_REGISTRY_PASSWORD="s3cret")
+        await harness.up()
+        async with harness.driver.exec(NAME, ("true",)) as session:
+            assert await session.wait() == 0
+        found = {tuple(line.split()) for line in seen.read_text().splitlines()}
+        assert {name for name, held in found if held == "s3cret"} == {"clone"}
+        assert {"list", "set", "run", "exec", "ip"} <= {name for name, _ in found}
+
+    run(scenario)
+
+
 # ── start ───────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -380,7 +402,8 @@ def test_a_guest_without_an_agent_is_powered_off_after_its_grace() -> None:
         await harness.driver.stop(NAME, grace=0.3)
         ended = await harness.view()
         assert ended is not None and ended.state is VmState.EXITED and ended.exit_code is None
-        assert len(harness.tart.journal("stop")) == 1
+        log = b"".join([each async for each in harness.driver.logs(NAME)])
+        assert b"Stopping VM..." in log  # tart has ended it, in order
 
     run(scenario)
 
@@ -389,7 +412,6 @@ def test_a_run_that_ignores_everything_is_killed() -> None:
     async def scenario(harness: TartHarness) -> None:
         await harness.up()
         harness.tart.set("run-ignores-int")
-        harness.tart.set("fail-stop", "1 Error: no.")
         await harness.driver.stop(NAME, grace=0)
         ended = await harness.view()
         assert ended is not None and ended.state is VmState.EXITED

@@ -206,6 +206,20 @@ def test_a_vm_whose_run_was_killed_is_started_again(play: Play) -> None:
     play(case)
 
 
+def test_a_vm_whose_shim_was_killed_goes_on_or_is_started_again(play: Play) -> None:
+    async def case(host: Host) -> None:
+        await host.up(ONE)
+        started = host.folder / "agent" / "vms" / ONE / "state" / "started"
+        os.kill(int(started.read_text()), signal.SIGKILL)
+        ended = await host.until(ONE, VmState.EXITED)
+        assert ended.exit_reason
+        assert not locks.holder(str(host.path(ONE) / "config.json"))
+        with pytest.raises(DriverFailed):
+            await host.reopened().start(ONE)
+
+    play(case)
+
+
 def test_a_foreign_vm_is_taken_over_or_forgotten(play: Play) -> None:
     async def case(host: Host) -> None:
         host.tart("clone", await host.digest(), FOREIGN)

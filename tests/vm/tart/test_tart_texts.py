@@ -15,10 +15,10 @@ from runyard.vm.tart.errors import (
     StillRunning,
     failure,
     is_unreachable_agent,
-    refuses_more_vms,
 )
 from runyard.vm.tart.listing import GB, Entry, parse_list
 from runyard.vm.tart.pulling import percent_of
+from runyard.vm.tart.refusal import refuses_more_vms
 
 NEW = {
     "Source": "local",

@@ -62,7 +62,7 @@ from runyard.vm.relays import Relay
 from runyard.vm.shim import control, logs
 from runyard.vm.shim.control import POWER_OFF_TIMEOUT
 from runyard.vm.shim.directory import ShimState, private
-from runyard.vm.shim.orders import Pace, polling_order, stage_token
+from runyard.vm.shim.orders import Pace, polling_order, stage_polling
 from runyard.wire import names
 
 SHIM = "runyard.vm.process.shim"  # the program of its shims
@@ -131,7 +131,7 @@ class ProcessDriver(VmDriver):
             made = staging.skeleton(fresh.path, env=spec.env, token=spec.token)
         else:  # nothing of the host's is staged for the guest
             made = staging.skeleton(fresh.path, env=(), token="")
-            stage_token(made, spec.token)
+            stage_polling(made, spec)
         await copy(image, made.image)
         _use_work_of_image(made)
         env = dict(spec.env)

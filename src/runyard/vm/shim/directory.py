@@ -24,6 +24,7 @@ from typing import Any
 
 import msgspec
 
+from runyard.files import write_whole
 from runyard.vm.contract import VmState, VmView
 
 
@@ -33,6 +34,10 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None
     exit_reason: str
     finished_at: float
+    status: int | None = (
+        None  # of the program, negative after a signal; None: it was not seen to end
+    )
+    refused: bool = False  # the program has refused to run the guest, so it may be started again
 
 
 class ShimState(Enum):
@@ -74,11 +79,8 @@ class ShimDirectory:
         return (self.state / "lock").is_file()
 
     def write_order(self, order: dict[str, Any]) -> None:
-        """Writes what the shim is to run, whole; raises OSError."""
-        fresh = self.state / "order.new"
-        fresh.unlink(missing_ok=True)
-        private(fresh, msgspec.json.encode(order))
-        fresh.replace(self.state / "order.json")
+        """Writes what the shim is to run, durably: reaping reads it, also after a power cut. Raises OSError."""
+        write_whole(self.state / "order.json", msgspec.json.encode(order))
 
     def order(self) -> dict[str, Any]:
         """What the shim runs; empty if that was not written."""

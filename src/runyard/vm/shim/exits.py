@@ -73,9 +73,23 @@ def write_started(state: str, pid: int) -> None:
         raise
 
 
-def write_exit(state: str, code: int | None, reason: str, finished_at: float) -> None:
-    """Writes the exit record durably."""
-    record = {"exit_code": code, "exit_reason": reason[:1024], "finished_at": finished_at}
+def write_exit(
+    state: str,
+    code: int | None,
+    reason: str,
+    finished_at: float,
+    *,
+    status: int | None = None,
+    refused: bool = False,
+) -> None:
+    """Writes the exit record durably; `status`: of the program, `refused`: it has ended before the guest ran."""
+    record = {
+        "exit_code": code,
+        "exit_reason": reason[:1024],
+        "finished_at": finished_at,
+        "status": status,
+        "refused": refused,
+    }
     path = f"{state}/exit.new"
     _write(path, json.dumps(record).encode().ljust(_RESERVE), keep=True)
     os.replace(path, f"{state}/exit.json")  # noqa: PTH105 pathlib is slow to import

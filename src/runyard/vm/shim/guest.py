@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from runyard.vm.shim.exits import ended_how, read_report
-from runyard.vm.shim.processes import MARK, Process, kill, named_signal
+from runyard.vm.shim.processes import Process, kill, mark_variables, named_signal
 
 
 class Host(Protocol):
@@ -50,6 +50,9 @@ class Guest:
         self.mark: str = order.get("mark") or os.path.dirname(state)  # noqa: PTH120 pathlib is slow to import
         self.users: list[int] = order.get("users") or []
         self.pid = 0  # of the command; its end is the VM's end
+        self.refused = (
+            False  # the command has refused to run the guest: what was staged for it is kept
+        )
 
     # ── while it runs ───────────────────────────────────────────────────────────────────────────
 
@@ -65,7 +68,7 @@ class Guest:
         child = subprocess.Popen(
             argv,
             stdin=stdin,
-            env={**self.order["env"], MARK: self.mark},
+            env={**self.order["env"], **mark_variables(self.mark)},
             cwd=self.order.get("cwd") or "/",
             start_new_session=True,
             **options,
@@ -104,6 +107,14 @@ class Guest:
     def others_left(self) -> bool:
         """Whether it has processes that are neither children of the shim nor carry the mark."""
         return False
+
+    def was_refused(self, status: int, seconds: float, output: bytes | None) -> bool:
+        """Whether the command ended so without having run the guest; `output`: all of it, None if it is too much."""
+        return False
+
+    def is_gone(self) -> bool:
+        """Whether a guest whose shim was killed runs nowhere; asked when no process of it is found any more."""
+        return True
 
     def cleared(self) -> None:
         """Its last process has ended."""

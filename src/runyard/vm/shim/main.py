@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from runyard.vm.shim.polling import Polling
 
 _PR_SET_CHILD_SUBREAPER = 36
+_JUDGED = 4096  # bytes of output at most from a program that has not run its guest
 
 
 class Shim:
@@ -56,6 +57,7 @@ class Shim:
         self.status: int | None = None  # of the guest's first process
         self._polling: Polling | None = None
         self._ending = False  # the shim kills what is left
+        self._started = 0.0
         self._inputs: dict[int, Callable[[bytes], None]] = {}
 
     def run(self, ready: int) -> int:
@@ -70,6 +72,8 @@ class Shim:
             return 1
         self._inputs[control] = self._on_control
         self._listen_to_signals()
+        self.console.clear()
+        self._started = time.monotonic()
         try:
             self._start()
         except (OSError, subprocess.SubprocessError) as error:
@@ -194,12 +198,22 @@ class Shim:
     def _end_all(self) -> None:
         """Kills every process of the guest; none is left when this returns."""
         self._ending = True
-        wipe(self.state)
+        self.guest.refused = self._was_refused()
+        if not self.guest.refused:
+            wipe(self.state)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             self._last_call()
             if self.status is None:
                 self.guest.power_off()
         kill_until_gone(self.guest, self._remaining)
+
+    def _was_refused(self) -> bool:
+        """Whether the guest's program has ended by itself without having run the guest."""
+        if self.why or self.status is None or (self._polling and self._polling.reached):
+            return False
+        self._drain()
+        seconds = time.monotonic() - self._started
+        return self.guest.was_refused(self.status, seconds, self.console.read(_JUDGED))
 
     def _last_call(self) -> None:
         """Lets the guest's program end in order, if it is one that should."""
@@ -223,8 +237,9 @@ class Shim:
 
     def _drain(self) -> None:
         """Writes the guest's last output to the console log."""
+        shown = [self._on_output, *([self._polling.show_runner] if self._polling else [])]
         for handle, act in list(self._inputs.items()):
-            while act == self._on_output:
+            while act in shown:
                 try:
                     data = os.read(handle, 65536)
                 except BlockingIOError:
@@ -242,7 +257,14 @@ class Shim:
         for _ in range(100):
             try:
                 self.guest.seal()
-                write_exit(self.state, code, reason, finished_at)
+                write_exit(
+                    self.state,
+                    code,
+                    reason,
+                    finished_at,
+                    status=self.status,
+                    refused=self.guest.refused and code is None,
+                )
             except OSError:
                 time.sleep(0.1)
             else:

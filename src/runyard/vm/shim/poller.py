@@ -7,6 +7,8 @@ It polls as a guest's own script does (`vm/guest/dispatch-poll.sh`) and writes o
     {"end": 0, "why": "..."}         410: this machine is to be replaced
     (it polls again, for ever)       anything else, also no response
 
+Before each poll it writes an empty line, so that its shim knows that it is not stuck.
+
 Invariants:
 - The token is read from a file for each poll, so that it may be renewed there; it is in no argument, environment or
   output. It is sent to one address: redirects are not followed.
@@ -31,6 +33,7 @@ from runyard.vm.shim.exits import TOKEN
 _LIMIT = 1 << 20  # bytes of a response
 _LARGEST_JIT = 40_000  # it has to fit into a pipe
 _LONGEST_PAUSE = 300.0
+_NO_TOKEN = -1  # in place of a status: there was nothing to ask with
 _JIT = re.compile(r"[A-Za-z0-9+/=_.-]+")
 _URL = re.compile(r"https?://[!-~]+")
 _BUNDLES = (  # of certificates that the system trusts, for a Python that looks elsewhere
@@ -77,8 +80,20 @@ def poll(settings: dict[str, Any], token: str, context: Any) -> Answer:
     return Answer(response.status, body, _retry_after(response.headers.get("Retry-After", "")))
 
 
+def read_token(state: str) -> str:
+    """The Pod's token, as it is now; empty if there is none."""
+    with (
+        contextlib.suppress(FileNotFoundError),
+        open(f"{state}/{TOKEN}", encoding="ascii") as file,  # noqa: PTH123 pathlib is slow to import
+    ):
+        return file.read().strip()
+    return ""
+
+
 def outcome(answer: Answer) -> dict[str, Any] | None:
     """What an answer means for the VM; None: poll again."""
+    if answer.status == _NO_TOKEN:
+        return {"end": 1, "why": "the Pod has no token: automountServiceAccountToken must be true"}
     if answer.status in (401, 403):
         return {"end": 1, "why": f"the server refused this machine's token with {answer.status}"}
     if answer.status == 410:
@@ -145,9 +160,10 @@ def main(argv: list[str]) -> int:
     context = _context(settings)
     last = 200
     while True:
-        with open(f"{state}/{TOKEN}", encoding="ascii") as file:  # noqa: PTH123 as above
-            token = file.read().strip()
-        answer = poll(settings, token, context)
+        sys.stdout.write("\n")  # the shim replaces a poller that prints nothing
+        sys.stdout.flush()
+        token = read_token(state)
+        answer = poll(settings, token, context) if token else Answer(_NO_TOKEN)
         found = outcome(answer)
         if found is not None:
             sys.stdout.write(json.dumps(found) + "\n")

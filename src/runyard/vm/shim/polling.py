@@ -13,9 +13,12 @@ Then the runner's exit code is the VM's, and the VM ends. The guest holds no tok
                           env                    names and values for the runner
                           boot                   seconds in which the guest has to answer
                           idle                   seconds in which the runner has to get a job; 0: for ever
+                          silence                seconds without output of the poller after which it is replaced
 
 Invariants:
 - No job is taken before a runner was found.
+- A command in a guest counts only by what it printed or by a code of its own: an agent of the guest that does not
+  answer ends the command with 1 as well. A runner is started again only if the first attempt has started nothing.
 - The token's file is removed before the job starts, and at the end in any case. The JIT configuration is on no disk
   and in no argument of a process of the host.
 - Nothing here needs the agent or, once the job runs, the server.
@@ -23,6 +26,7 @@ Invariants:
 Imported by the shim, so it imports nothing but the standard library.
 """
 
+import _thread
 import contextlib
 import json
 import os
@@ -36,11 +40,16 @@ from runyard.vm.shim.guest import Guest, Host
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NO_RUNNER = 78
+NO_RUNNER, STARTED_BEFORE = 78, 79
+WORKER, NO_WORKER = 80, 81
+STARTS = "runyard: the runner starts"  # printed by the guest immediately before
 _AGAIN = 1.0  # seconds between two attempts to reach a guest, or after a poller that died
 _ATTEMPT = 60.0  # seconds for one attempt
 _UNPACK = 1200.0  # the same, if it has to copy an archive
+_REACH = 120.0  # seconds in which a guest has to start the runner of a job that was taken
 _IDLE_AGAIN = 60.0
+_IDLE_CHECK = 30.0  # seconds for the look at the guest's processes
+_FIRST = 4096  # bytes of output in which the runner's start is announced
 _KEPT = 1 << 20  # bytes of a child's output
 _WORKER = "Runner.Worker"  # the process of the runner that has a job
 
@@ -63,25 +72,39 @@ if [ -z "$2" ]; then
         "~/runner and /opt/actions-runner" >&2
     exit {NO_RUNNER}
 fi
-mkdir -p "$HOME/actions-runner" && cd "$HOME/actions-runner" || exit 1
+# A runner appears whole or not at all: the archive may be cut short, and this may be repeated.
+fresh=$(mktemp -d "$HOME/.runner-XXXXXX") || exit 1
+trap 'rm -rf "$fresh"' EXIT
+cat >"$fresh/archive" && [ "$(($(wc -c <"$fresh/archive")))" -eq "$3" ] || {{
+    echo "the archive $2 did not arrive whole" >&2
+    exit 1
+}}
+mkdir "$fresh/runner" || exit 1
 case $2 in
-*.gz | *.tgz) gzip -dc | tar -xf - ;;
-*) tar -xf - ;;
+*.gz | *.tgz) gzip -t "$fresh/archive" && gzip -dc "$fresh/archive" | tar -xf - -C "$fresh/runner" ;;
+*) tar -xf "$fresh/archive" -C "$fresh/runner" ;;
 esac || exit 1
+if [ ! -f "$fresh/runner/run.sh" ]; then
+    echo "the archive $2 holds no run.sh at its top" >&2
+    exit {NO_RUNNER}
+fi
 find_runner "$1" && exit 0
-echo "the archive $2 holds no run.sh at its top" >&2
-exit {NO_RUNNER}
+if [ -e "$HOME/actions-runner" ]; then
+    mv "$HOME/actions-runner" "$fresh/other" || exit 1
+fi
+mv "$fresh/runner" "$HOME/actions-runner"
 """
-# The first line of the input is the JIT configuration, the others are variables. Users of the guest can read
-# arguments: a runner that takes a file gets one.
+# The first line of the input is the JIT configuration, the others export variables. Users of the guest can read
+# arguments: a runner that takes a file gets one. The directory is made by the first attempt only.
 RUN = f"""{_FIND}
 IFS= read -r jit || exit 1
-while IFS= read -r line; do
-    case $line in ?*=*) export "$line" ;; esac
-done
+[ -n "$jit" ] || exit 1
+eval "$(cat)" || exit 1
 exec </dev/null
 find_runner "$1" || exit {NO_RUNNER}
 cd "$found" || exit 1
+mkdir .runyard-started 2>/dev/null || [ ! -d .runyard-started ] || exit {STARTED_BEFORE}
+echo '{STARTS}'
 if grep -q -e '--jitconfig-file' run.sh; then
     umask 077
     file=$(mktemp) || exit 1
@@ -93,7 +116,15 @@ fi
 unset jit
 exec ./run.sh "$@" --disableupdate
 """
-_HAS_JOB = f"ps -A -o args= | grep -q '[{_WORKER[0]}]{_WORKER[1:]}'"
+HAS_JOB = f"""
+processes=$(ps -A -ww -o args=) && [ -n "$processes" ] || exit 1
+printf '%s\\n' "$processes" | grep -q '[{_WORKER[0]}]{_WORKER[1:]}'
+case $? in
+0) exit {WORKER} ;;
+1) exit {NO_WORKER} ;;
+esac
+exit 1
+"""
 
 
 class Polling:
@@ -110,10 +141,16 @@ class Polling:
         self._answer_by = 0.0  # when a guest that has not answered is given up
         self._check = 0  # the child that looks whether the runner has a job
         self._check_due = 0.0  # 0: never
+        self._check_until = 0.0  # when that child is killed
         self._reader = -1  # what the child of this phase says
         self._text = b""
         self._held = -1  # the input of the poller: closed, it ends
+        self._active = False  # whether that was something since the last look
         self._job: dict[str, Any] = {}
+        self._start_by = 0.0  # when a job whose runner has not started is given up
+        self._output = -1  # of the runner
+        self._first = b""  # the beginning of that
+        self.reached = False  # whether the guest has answered
 
     def work(self, now: float) -> float:
         """Begins what is due; returns the seconds until something is. Raises OSError."""
@@ -124,11 +161,12 @@ class Polling:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._pid, signal.SIGKILL)
             self._until = now + _ATTEMPT
-        if self._check_due and now >= self._check_due and not self._check:
-            self._check = self._in_guest(_HAS_JOB)
+        if self._active and self._begin == self._poll:  # the poller lives
+            self._active, self._until = False, now + self._order["silence"]
+        self._look_at_runner(now)
         due = [] if self._pid else [self._due]
         due += [self._until] if self._until else []
-        due += [self._check_due] if self._check_due and not self._check else []
+        due += [self._check_until if self._check else self._check_due] if self._check_due else []
         return max(0.0, min(due) - now) if due else _ATTEMPT
 
     def child_ended(self, pid: int, status: int, now: float) -> bool:
@@ -156,7 +194,8 @@ class Polling:
         handle = os.open(archive or os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         writer = self._hear()
         try:
-            words = (PREPARE, "sh", self._order["runner"], archive.rpartition("/")[2])
+            size = str(os.fstat(handle).st_size)
+            words = (PREPARE, "sh", self._order["runner"], archive.rpartition("/")[2], size)
             self._pid = self._in_guest(*words, stdin=handle, stderr=writer)
         finally:
             os.close(handle)
@@ -165,6 +204,7 @@ class Polling:
 
     def _prepared(self, status: int, now: float) -> None:
         output = self._received().decode(errors="replace").strip()[-500:]
+        self.reached = self.reached or status in (0, NO_RUNNER)
         if status == 0:
             self._begin, self._end, self._due = self._poll, self._polled, now
         elif status == NO_RUNNER:
@@ -175,6 +215,7 @@ class Polling:
     # ── poll ────────────────────────────────────────────────────────────────────────────────────
 
     def _poll(self, now: float) -> None:
+        self._active, self._until = False, now + self._order["silence"]
         reader, self._held = os.pipe()
         writer = self._hear()
         errors = self._shown()
@@ -190,7 +231,7 @@ class Polling:
         os.close(self._held)
         try:
             found = json.loads(self._received())
-        except ValueError:  # it was killed, or there is no token: poll again
+        except ValueError:  # it was killed: poll again
             return
         if "jit" not in found:
             self._host.end(found["why"], int(found["end"]))
@@ -198,6 +239,7 @@ class Polling:
         self._job = found
         wipe(self._guest.state)
         self._begin, self._end, self._due = self._run, self._ran, now
+        self._start_by = now + _REACH
 
     # ── run ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -205,32 +247,68 @@ class Polling:
         idle = self._order["idle"]
         self._check_due = now + idle if idle else 0.0
         values = {**dict(self._order["env"]), **self._job["env"]}
-        lines = [self._job.pop("jit"), *(f"{name}={value}" for name, value in values.items())]
-        text = "".join(f"{line}\n" for line in lines if "\n" not in line).encode()
+        text = f"{self._job['jit']}\n{exports(values)}".encode(errors="surrogateescape")
+        self._first = b""
         reader, writer = os.pipe()
-        output = self._shown()
+        self._output, output = os.pipe()
+        self._host.listen(self._output, self.show_runner)
         try:
-            os.set_blocking(writer, False)
-            if os.write(writer, text) != len(text):
-                raise OSError("the JIT configuration and the environment are too large for a pipe")
             words = (RUN, "sh", self._order["runner"])
             self._pid = self._in_guest(*words, stdin=reader, stdout=output, stderr=output)
         finally:
-            for handle in (reader, writer, output):
-                os.close(handle)
+            os.close(reader)
+            os.close(output)
+            # More than a pipe holds: a thread waits until it is read.
+            _thread.start_new_thread(_feed, (writer, text))
+
+    def show_runner(self, data: bytes) -> None:
+        """Shows the runner's output and keeps its beginning."""
+        if not data:
+            self._output = -1  # the shim has closed it
+        self._first += data[: _FIRST - len(self._first)]
+        self._show(data)
 
     def _ran(self, status: int, now: float) -> None:
-        if status < 0:
-            self._host.end(f"the session with the runner was lost: signal {-status}")
+        self._finish_output()
+        started = STARTS.encode() in self._first
+        if not started and status != STARTED_BEFORE:
+            if now < self._start_by:
+                return  # nothing of it ran in the guest: `work` tries again
+            why = self._first.decode(errors="replace").strip()[-500:]
+            self._host.end(f"the guest did not start the runner within {_REACH:g} s: {why}")
+        elif status < 0 or not started:
+            how = f"signal {-status}" if status < 0 else "the runner had been started before"
+            self._host.end(f"the session with the runner was lost: {how}")
         else:
             why = "completed" if status == 0 else f"the runner exited with {status}"
             self._host.end(why, status)
 
+    def _finish_output(self) -> None:
+        """Shows the rest of the output of a runner that has ended."""
+        if self._output < 0:
+            return
+        handle = self._output
+        self._host.forget(handle)
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(handle, 65536):
+                self.show_runner(data)
+        self._output = -1
+        os.close(handle)
+
+    def _look_at_runner(self, now: float) -> None:
+        """Looks whether the runner has a job when that is due; ends a look that takes too long."""
+        if self._check and now >= self._check_until:
+            self._check_until = now + _IDLE_CHECK
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._check, signal.SIGKILL)
+        if self._check_due and now >= self._check_due and not self._check:
+            self._check, self._check_until = self._in_guest(HAS_JOB), now + _IDLE_CHECK
+
     def _checked(self, status: int, now: float) -> None:
         self._check, self._check_due = 0, now + _IDLE_AGAIN
-        if status == 1:  # it ran, and found no worker
+        if status == NO_WORKER:
             self._host.end(f"the runner got no job within {self._order['idle']:g} s", 0)
-        elif status == 0:
+        elif status == WORKER:
             self._check_due = 0.0
 
     # ── children ────────────────────────────────────────────────────────────────────────────────
@@ -259,6 +337,7 @@ class Polling:
         return writer
 
     def _collect(self, data: bytes) -> None:
+        self._active = True
         self._text = (self._text + data)[-_KEPT:]
         if not data:
             self._reader = -1  # the shim has closed it
@@ -274,3 +353,19 @@ class Polling:
             self._reader = -1
         text, self._text = self._text, b""
         return text
+
+
+def exports(values: dict[str, str]) -> str:
+    """Commands for a shell that export these variables, whatever their values hold."""
+    quoted = {name: value.replace("'", "'\\''") for name, value in values.items()}
+    return "".join(
+        f"export {name}='{value}'\n"
+        for name, value in quoted.items()
+        if name.isascii() and name.isidentifier()
+    )
+
+
+def _feed(writer: int, text: bytes) -> None:
+    """Writes all of it and closes the pipe; a reader that has gone ends that."""
+    with contextlib.suppress(OSError), os.fdopen(writer, "wb") as file:
+        file.write(text)

@@ -15,6 +15,17 @@ import subprocess
 import sys
 
 MARK = "RUNYARD_VM_MARK"  # in the environment of every process of a guest: the VM's directory
+KEY = "RUNYARD_VM_KEY"  # the same in hexadecimal: `ps` prints environments as words, and a path may hold blanks
+_COLUMNS = (
+    "-o",
+    "ppid=",
+    "-o",
+    "uid=",
+    "-o",
+    "stat=",
+    "-o",
+    "lstart=",
+)  # after `pid`, as `parse_ps` reads them
 
 
 class Process:
@@ -29,7 +40,7 @@ def table() -> dict[int, Process]:
     if sys.platform == "linux":
         return _proc_table()
     else:  # noqa: RET505 a type checker follows platforms only so
-        return parse_ps(_ps("-o", "ppid=", "-o", "uid=", "-o", "stat=", "-o", "lstart="))
+        return parse_ps(_ps(*_COLUMNS))
 
 
 def _proc_table() -> dict[int, Process]:
@@ -56,8 +67,19 @@ def read_process(pid: int) -> Process | None:
     return Process(pid, int(fields[1]), uid=int(user[0]), start=fields[19].decode())
 
 
-def _ps(*options: str) -> str:
-    argv = ["/bin/ps", "-A", "-o", "pid=", *options]
+def read_by_ps(pid: int) -> Process | None:
+    """Reads one process where there is no /proc; None if it is gone or a zombie."""
+    return parse_ps(_ps(*_COLUMNS, which=("-p", str(pid)))).get(pid)
+
+
+def has_not_ended(process: Process) -> bool:
+    """Whether this process, and no later one with its number, is still in the process table."""
+    now = read_process(process.pid) if sys.platform == "linux" else read_by_ps(process.pid)
+    return now is not None and now.start == process.start
+
+
+def _ps(*options: str, which: tuple[str, ...] = ("-A",)) -> str:
+    argv = ["/bin/ps", *which, "-o", "pid=", *options]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, env={"LC_ALL": "C"})
     return done.stdout
 
@@ -91,8 +113,13 @@ def descendants(root: int, processes: dict[int, Process]) -> list[Process]:
     return found
 
 
+def mark_variables(mark: str) -> dict[str, str]:
+    """The variables by which the processes of a guest are found again."""
+    return {MARK: mark, KEY: os.fsencode(mark).hex()}
+
+
 def signal_process(process: Process, number: int) -> None:
-    """Signals this process, unless its number now belongs to another one."""
+    """Signals this process, unless its number belonged to another one a moment ago."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if sys.platform == "linux":
             handle = os.pidfd_open(process.pid)
@@ -102,7 +129,7 @@ def signal_process(process: Process, number: int) -> None:
                     signal.pidfd_send_signal(handle, number)
             finally:
                 os.close(handle)
-        else:
+        elif (now := read_by_ps(process.pid)) is not None and now.start == process.start:
             os.kill(process.pid, number)
 
 
@@ -158,8 +185,9 @@ def _with_mark(processes: dict[int, Process], mark: str) -> dict[int, bool]:
 
 def parse_marks(text: str, mark: str) -> list[int]:
     """The ids of processes with the mark, from the output of `ps` with environments."""
+    wanted = f"{KEY}={mark_variables(mark)[KEY]}"
     lines = [line.split() for line in text.splitlines()]
-    return [int(words[0]) for words in lines if f"{MARK}={mark}" in words]
+    return [int(words[0]) for words in lines if wanted in words]
 
 
 def _has_mark(pid: int, mark: str) -> bool:

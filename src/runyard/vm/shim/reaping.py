@@ -13,17 +13,25 @@ from typing import Any
 
 from runyard.vm.shim.exits import SHIM_DIED, wipe, write_exit
 from runyard.vm.shim.guest import Guest, Maker
-from runyard.vm.shim.processes import Process, marked
+from runyard.vm.shim.processes import Process, has_not_ended, marked
 
 _STEP, _PAUSE = 0.002, 0.1  # seconds between rounds: a little more each time, up to this
+_AGAIN = 0.5  # seconds before the question is asked again whether the guest is gone
 
 
 def kill_until_gone(guest: Guest, find: Callable[[], list[Process] | None]) -> None:
-    """Kills what `find` returns and what else the guest has, until `find` returns None and nothing else is left."""
+    """Kills what `find` returns and what else the guest has, until `find` returns None and nothing else is left.
+
+    A killed process loses its environment, by which it was found, before it has ended: so each that was found is
+    followed to its end.
+    """
     guest.kill([])
+    seen: dict[int, Process] = {}
     for number in itertools.count(1):
         found = find()
-        if found is None and not guest.others_left():
+        seen = {pid: process for pid, process in seen.items() if has_not_ended(process)}
+        seen.update((process.pid, process) for process in found or ())
+        if found is None and not seen and not guest.others_left():
             break
         guest.kill(found or [])
         time.sleep(min(_STEP * number, _PAUSE))
@@ -39,7 +47,11 @@ def reap(state: str, make: Maker) -> None:
     ):
         order = json.load(file)
     guest = make(state, order)
-    kill_until_gone(guest, lambda: marked(guest.mark, guest.users) or None)
+    while True:
+        kill_until_gone(guest, lambda: marked(guest.mark, guest.users) or None)
+        if guest.is_gone():
+            break
+        time.sleep(_AGAIN)
     wipe(state)
     guest.seal()
     write_exit(state, guest.report(), SHIM_DIED, time.time())

@@ -6,7 +6,7 @@ A tart that hangs is ended with all its processes and, if the command is idempot
 Invariants:
 - `TART_NO_AUTO_PRUNE` is set for every command: tart's own pruning deletes images behind the driver's back.
 - No argument is a secret. Credentials for registries are in the environment that the agent got, and reach `pull` and
-  `clone` only; they are left out of the environment of `run`, which is written to a file.
+  `clone` only. The environment of `run`, which is written to a file, has a few known variables only.
 - Every failure is an error of `vm.contract`.
 """
 
@@ -24,6 +24,7 @@ from runyard.vm.tart.settings import Settings
 _LIMIT = 8 << 20  # bytes of output: a host has hundreds of VMs at most
 _KEPT = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "USER")
 _CREDENTIALS = ("TART_REGISTRY_USERNAME", "TART_REGISTRY_PASSWORD")
+_OF_REGISTRIES = ("pull", "clone")  # commands that may ask a registry
 
 
 class Tart:
@@ -42,6 +43,11 @@ class Tart:
         default = Path(self.environment.get("HOME", "/")) / ".tart"
         return Path(self.environment.get("TART_HOME") or default)
 
+    @property
+    def bare_environment(self) -> dict[str, str]:
+        """The environment of commands that ask no registry."""
+        return {name: value for name, value in self.environment.items() if name not in _CREDENTIALS}
+
     def public_environment(self) -> dict[str, str]:
         """The environment of `run`: nothing in it is a secret."""
         return {
@@ -59,7 +65,7 @@ class Tart:
 
     async def list(self) -> tuple[Entry, ...]:
         """Every VM and image of this host."""
-        argv = ("list", "--format", "json")
+        argv = self.list_argv()[1:]
         return parse_list(await self._retried(*argv, timeout=self.settings.deadlines.list))
 
     async def get(self, name: str) -> None:
@@ -90,16 +96,6 @@ class Tart:
         argv = ("set", name, "--random-mac", "--random-serial", *words)
         await self._retried(*argv, timeout=self.settings.deadlines.set)
 
-    async def stop(self, name: str) -> None:
-        """Power it off; one that does not run or exist is success. Not repeated: the caller has a harder way."""
-        deadline = self.settings.deadlines.stop
-        try:
-            await self._once(
-                "stop", name, "--timeout", str(max(1, int(deadline / 2))), timeout=deadline
-            )
-        except (errors.DoesNotExist, errors.NotRunning):
-            return
-
     async def delete(self, name: str) -> None:
         """Delete a VM or an image; absent is success."""
         try:
@@ -113,6 +109,14 @@ class Tart:
         """The command that runs a VM in the foreground; `shares`: names and host paths, `:ro` included."""
         words = [word for share, path in shares.items() for word in ("--dir", f"{share}:{path}")]
         return (self.settings.binary, "run", name, "--no-graphics", *words)
+
+    def list_argv(self) -> tuple[str, ...]:
+        """The command that lists every VM and image."""
+        return (self.settings.binary, "list", "--format", "json")
+
+    def stop_argv(self, name: str) -> tuple[str, ...]:
+        """The command that powers a VM off, also one that others run: with INT, and with KILL after some seconds."""
+        return (self.settings.binary, "stop", name, "--timeout", "5")
 
     def pull_argv(self, image: str) -> tuple[str, ...]:
         """The command that pulls an image."""
@@ -148,7 +152,7 @@ class Tart:
             done = await proc.run(
                 (self.settings.binary, *words),
                 timeout=timeout,
-                env=self.environment,
+                env=self.environment if words[0] in _OF_REGISTRIES else self.bare_environment,
                 limit=_LIMIT,
                 clock=self.clock,
             )

@@ -15,8 +15,11 @@ Invariants:
 - No other user can read any of it. The token is in `env` and `token`, or in `state`, only.
 """
 
+import contextlib
+import os
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -26,7 +29,8 @@ from runyard.vm.contract import DriverFailed, HostPolling, VmSpec
 from runyard.vm.guest import envfile
 from runyard.vm.shim import logs
 from runyard.vm.shim.directory import ShimDirectory, private
-from runyard.vm.shim.orders import stage_token
+from runyard.vm.shim.locks import flock
+from runyard.vm.shim.orders import stage_polling
 
 TOKEN = "sa_token"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", re.ASCII)
@@ -85,22 +89,27 @@ class TartDirectory(ShimDirectory):
             polling=spec.polling,
             env=spec.env if spec.polling else (),
         )
-        fresh = TartDirectory(self.path.with_name(f".new-{self.name}"))
+        fresh = TartDirectory(self.path.with_name(f".new-{os.getpid()}-{self.name}"))
         shutil.rmtree(fresh.path, ignore_errors=True)
-        try:
-            for folder in (fresh.path, fresh.env, fresh.token, fresh.status):
-                folder.mkdir(mode=0o700)
-            fresh.prepare()
-            if spec.polling:  # nothing is staged for the guest
-                stage_token(fresh, spec.token)
-            else:
-                fresh.stage_for_guest(spec)
-            write_whole(fresh.path / "spec.json", msgspec.json.encode(stored))
-            fresh.path.rename(self.path)
-        except BaseException:
-            shutil.rmtree(fresh.path, ignore_errors=True)
-            raise
+        fresh.path.mkdir(mode=0o700)
+        with _held(fresh.path):
+            try:
+                fresh._fill(spec)
+                write_whole(fresh.path / "spec.json", msgspec.json.encode(stored))
+                fresh.path.rename(self.path)
+            except BaseException:
+                shutil.rmtree(fresh.path, ignore_errors=True)
+                raise
         sync_directory(self.path.parent)
+
+    def _fill(self, spec: VmSpec) -> None:
+        for folder in (self.env, self.token, self.status):
+            folder.mkdir(mode=0o700)
+        self.prepare()
+        if spec.polling:  # nothing is staged for the guest
+            stage_polling(self, spec)
+        else:
+            self.stage_for_guest(spec)
 
     def stage_for_guest(self, spec: VmSpec) -> None:
         """Writes what the guest's own script reads."""
@@ -109,23 +118,10 @@ class TartDirectory(ShimDirectory):
             private(self.env / TOKEN, spec.token.encode())
             private(self.token / TOKEN, spec.token.encode())
 
-    def seconds_up(self) -> float:
-        """From its start to its end; 0 if one of them is not known."""
+    def was_refused(self) -> bool:
+        """Whether tart has refused its run because too many VMs run, as its shim has recorded."""
         ended = self.ended()
-        try:
-            started = (self.state / "started").stat().st_mtime
-        except OSError:
-            return 0.0
-        return 0.0 if ended is None else ended.finished_at - started
-
-    def console_tail(self, limit: int = 4096) -> str:
-        """The end of what tart and the guest have printed."""
-        try:
-            with (self.state / logs.CURRENT).open("rb") as file:
-                file.seek(max(0, file.seek(0, 2) - limit))
-                return file.read().decode(errors="replace")
-        except OSError:
-            return ""
+        return ended is not None and ended.refused
 
     def secrets(self) -> tuple[Path, Path]:
         """Where the token is while the guest has not read it: first the one that the guest removes."""
@@ -135,16 +131,20 @@ class TartDirectory(ShimDirectory):
         """Removes all of it, secrets first; raises OSError."""
         for path in self.secrets():
             path.unlink(missing_ok=True)
-        gone = self.path.with_name(f".gone-{self.name}")
+        gone = self.path.with_name(f".gone-{os.getpid()}-{self.name}")
         shutil.rmtree(gone, ignore_errors=True)
         self.path.rename(gone)
-        shutil.rmtree(gone)
+        with _held(gone):
+            shutil.rmtree(gone)
 
     def forget_start(self) -> None:
-        """Takes a start back that tart has refused, before anything of the VM ran. The caller holds its lock."""
-        # In this order: killed in between, the VM counts as started.
-        (self.state / "exit.json").unlink(missing_ok=True)
-        (self.state / "started").unlink(missing_ok=True)
+        """Takes a start back that tart has refused, before anything of the VM ran. The caller holds its lock.
+
+        Its token is where it was: the shim has kept it for the next start.
+        """
+        # The exit record is last: killed in between, the start is taken back again.
+        for name in (logs.CURRENT, logs.OLDER, "started", "exit.json"):
+            (self.state / name).unlink(missing_ok=True)
         sync_directory(self.state)
 
 
@@ -167,6 +167,18 @@ def visible(vms: Path) -> tuple[TartDirectory, ...]:
 
 
 def sweep(vms: Path) -> None:
-    """Removes what a killed agent has left half made or half removed."""
+    """Removes what a killed agent has left half made or half removed, and no live one works on."""
     for path in sorted(vms.glob(".*")):
-        shutil.rmtree(path, ignore_errors=True)
+        with contextlib.suppress(OSError), _held(path) as ours:
+            if ours:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _held(path: Path) -> Iterator[bool]:
+    """Locks a directory that is being made or removed, against the sweep of another agent; yields whether it did."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield flock(handle)
+    finally:
+        os.close(handle)

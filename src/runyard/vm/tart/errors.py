@@ -2,7 +2,7 @@
 
 tart tells failures apart by text only: nearly everything exits with 1. The texts are those of tart 2.32.1, Foundation's
 with straight and with curly quotes. What is recognised here is a typed error from here on; no other module looks at a
-message of tart.
+message of tart, except `refusal.py`, for the shim.
 
     DriverFailed
     ├── DoesNotExist     there is no such VM or image on this host: success when tearing down
@@ -23,6 +23,7 @@ from runyard.vm.contract import (
     Unreachable,
     VmError,
 )
+from runyard.vm.tart.refusal import NO_SLOT
 
 _LONGEST = 500  # characters of tart's message that are passed on
 
@@ -44,10 +45,6 @@ class Incomplete(DriverFailed):
 
 
 _NO_SPACE = "free space, or let images be collected that no Pod uses"
-_NO_SLOT = r"(Error: )?The number of VMs exceeds the system limit"
-_RUN_PREAMBLE = (
-    4  # lines that `tart run` prints at most before that: about a MAC address that another VM has
-)
 _NO_AGENT = r"Failed to connect to the VM using its control socket"
 _OFFLINE = (
     r"UnexpectedHTTPStatusCode\(.*code: (408|429|5\d\d)\b|NSURLErrorDomain|timed out"
@@ -59,7 +56,7 @@ _REFUSED = (
     r"|access to the resource is denied"
 )
 _RULES: tuple[tuple[str, type[VmError], str], ...] = (
-    (_NO_SLOT, SlotsFull, "wait until one of the running VMs ends"),
+    (NO_SLOT, SlotsFull, "wait until one of the running VMs ends"),
     (
         r"isn['’]t enough space|database or disk is full|No space left on device",
         NoSpace,
@@ -99,15 +96,6 @@ def failure(what: str, code: int, stderr: str) -> VmError:
         if pattern.search(message):
             return kind(f"tart {what}: {message}{'; ' if fix else ''}{fix}")
     return DriverFailed(f"tart {what} failed with {code}: {message}")
-
-
-def refuses_more_vms(output: str) -> bool:
-    """Whether `tart run` has printed as its only output that too many VMs run: then it has not started this one.
-
-    The output of a guest that ran may be in the log as well, and is not to be trusted.
-    """
-    lines = output.strip().splitlines()
-    return 0 < len(lines) <= _RUN_PREAMBLE and re.match(_NO_SLOT, lines[-1]) is not None
 
 
 def is_unreachable_agent(output: str) -> bool:

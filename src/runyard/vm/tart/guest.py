@@ -4,27 +4,40 @@ The token is staged twice: in the read-only share `env`, where images made for t
 share `token`, from which our guests remove it after reading. That removal is how the host learns that the other copy is
 no longer needed. The shim watches for it, because the agent may be away.
 
+    order.json   list  the command that lists the VMs of this host as JSON
+                 stop  the command that powers this one off
+
 Invariants:
-- When the VM has ended, both copies are gone, also after the shim was killed: reaping it wipes them.
+- When the VM has ended, both copies are gone, also after the shim was killed: reaping it wipes them. They stay after a
+  run that tart has refused: the VM is started again, with them.
+- A VM whose shim was killed counts as ended when tart no longer lists it as running. On macOS its processes are found
+  by their environment, which the system may hide.
 - This module and those that it imports import nothing but the standard library.
 """
 
 import contextlib
+import json
 import os
+import subprocess
 from typing import Any
 
 from runyard.vm.shim import main as shim
 from runyard.vm.shim.guest import Guest, Host
+from runyard.vm.tart.refusal import refuses_more_vms
 
 _EVERY = 0.5  # seconds
+_REFUSES_WITHIN = 10.0  # seconds; a macOS guest has no job so soon
+_COMMAND = 15.0  # seconds for one command of tart
 
 
 class TartGuest(Guest):
-    """One `tart run`; the order's `token` has the paths of the copies, first the one that the guest removes."""
+    """One `tart run`."""
 
     def __init__(self, state: str, order: dict[str, Any]) -> None:
         super().__init__(state, order)
-        self._copies: list[str] = order.get("token") or []
+        vm = os.path.dirname(state)  # noqa: PTH120 pathlib is slow to import
+        # First the one that the guest removes. They do not depend on the order, which may be damaged.
+        self._copies = [f"{vm}/token/sa_token", f"{vm}/env/sa_token"]
 
     def work(self, host: Host, now: float) -> float | None:
         """Wipes the second copy once the guest has removed the first."""
@@ -35,20 +48,69 @@ class TartGuest(Guest):
         self._wipe()
         return None
 
+    def was_refused(self, status: int, seconds: float, output: bytes | None) -> bool:
+        """Whether tart has refused to run one more VM, and printed nothing else."""
+        if status != 1 or seconds >= _REFUSES_WITHIN or output is None:
+            return False
+        return self.report() is None and refuses_more_vms(output.decode(errors="replace"))
+
     def ended(self, status: int | None) -> str:
-        """A guest that powers itself off ends `tart run` with 0: images made for tart-kubelet report nothing else."""
+        """A guest that powers itself off ends `tart run` with 0: images made for tart-kubelet report nothing else.
+
+        If the host polls, the runner's end comes first: a guest that is gone before has lost its job, or got none.
+        """
+        if self.order.get("polling"):
+            return f"the VM ended before its runner did: {super().ended(status)}"
         return "" if status == 0 else super().ended(status)
 
+    def is_gone(self) -> bool:
+        """Whether tart no longer lists it as running; otherwise it is powered off, and the question is asked again."""
+        if not self.order.get("list"):
+            return True
+        with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError, KeyError):
+            name = self.order["name"]
+            for entry in json.loads(self._tart(self.order["list"])):
+                if entry["Name"] == name and entry["Source"].lower() == "local" and _runs(entry):
+                    self._tart(self.order["stop"])
+                    return False
+            return True
+        return False
+
+    def _tart(self, argv: list[str]) -> bytes:
+        """What a command of tart prints; it is ended with its children when it takes too long."""
+        with subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            env=self.order["env"],
+            start_new_session=True,
+        ) as child:
+            try:
+                output, _ = child.communicate(timeout=_COMMAND)
+            except subprocess.TimeoutExpired:
+                os.killpg(child.pid, 9)
+                raise
+        if child.returncode != 0:
+            raise subprocess.SubprocessError(f"{argv[1]} ended with {child.returncode}")
+        return output
+
     def cleared(self) -> None:
-        """Wipes what the guest has not read."""
+        """Wipes what the guest has not read, unless it never ran."""
         super().cleared()
-        self._wipe()
+        if not self.refused:
+            self._wipe()
 
     def _wipe(self) -> None:
         for path in self._copies:
             with contextlib.suppress(OSError):
                 os.unlink(path)  # noqa: PTH108 pathlib is slow to import
         self._copies = []
+
+
+def _runs(entry: dict[str, Any]) -> bool:
+    """Whether this element of `tart list` runs; before tart 2.31 there was no `State`."""
+    state = entry.get("State")
+    return bool(entry["Running"]) if not state else state == "running"
 
 
 def main(argv: list[str]) -> int:

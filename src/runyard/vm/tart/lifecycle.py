@@ -6,7 +6,8 @@ Invariants:
   and for the golden VM of an image that both need.
 - Before a clone, no VM of that name exists: tart would replace it without a word.
 - `tart run` is only started by a shim, after a slot was found, and once: the shim's record `started` decides. The one
-  exception is a run that tart has refused because too many VMs run: nothing of the VM ran then.
+  exception is a run that tart has refused because too many VMs run: nothing of the VM ran then. The shim decides that
+  and keeps the token; here the start is taken back.
 """
 
 import asyncio
@@ -22,7 +23,6 @@ from runyard.vm.oserrors import map_os_errors
 from runyard.vm.shim import control, logs
 from runyard.vm.shim.directory import ShimState
 from runyard.vm.shim.orders import polling_order
-from runyard.vm.tart import errors
 from runyard.vm.tart.commands import Tart
 from runyard.vm.tart.directory import StoredSpec, TartDirectory
 from runyard.vm.tart.golden import Goldens
@@ -30,7 +30,6 @@ from runyard.vm.tart.slots import Slots
 
 PROGRAM = "runyard.vm.tart.guest"
 UP = (ShimState.BOOTING, ShimState.RUNNING)
-_REFUSES_WITHIN = 10.0  # seconds; a macOS guest has no job so soon
 _SHUT_DOWN = ("sudo", "-n", "shutdown", "-h", "now")
 
 
@@ -118,6 +117,9 @@ class Lifecycle:
             "argv": self._tart.run_argv(directory.name, {}),
             "env": self._tart.public_environment(),
             "mark": str(directory.path),
+            "name": directory.name,
+            "list": list(self._tart.list_argv()),
+            "stop": list(self._tart.stop_argv(directory.name)),
             "end": ("INT", self._tart.settings.power_off),
         }
         if spec.polling is not None:
@@ -139,15 +141,14 @@ class Lifecycle:
             **common,
             "argv": self._tart.run_argv(directory.name, shares),
             "status": str(directory.status),
-            "token": [str(path) for path in directory.secrets()],
         }
 
     async def take_back_refused(self, directory: TartDirectory) -> bool:
         """Undo a start that tart has refused because too many VMs run; returns whether there was one."""
-        if directory.shim_state() is not ShimState.EXITED or not _was_refused(directory):
+        if directory.shim_state() is not ShimState.EXITED or not directory.was_refused():
             return False
         async with control.locked(directory, self._clock) as lock:
-            if lock is None or not _was_refused(directory):
+            if lock is None or not directory.was_refused():
                 return False
             with map_os_errors(f"{directory.name} cannot be prepared for another start"):
                 directory.forget_start()
@@ -156,16 +157,15 @@ class Lifecycle:
     # ── stop ────────────────────────────────────────────────────────────────────────────────────
 
     async def stop(self, directory: TartDirectory, *, grace: float) -> None:
-        """Ask the guest, then tart, then the shim; each gets its time."""
+        """Ask the guest, then its shim, which ends `tart run` with INT and at last with KILL.
+
+        No command of tart is waited for after the grace period: one that hangs must not delay the power-off.
+        """
         if directory.shim_state() is ShimState.ORPHANED:
             await control.reap(directory, self._clock, program=PROGRAM)
         if directory.shim_state() not in UP:
             return
         if grace > 0 and await self._shut_down(directory, grace):
-            return
-        with contextlib.suppress(VmError):  # the shim does it without tart
-            await self._tart.stop(directory.name)
-        if await control.wait_gone(directory, self._clock, within=1.0):
             return
         await control.send(directory, control.POWER_OFF, self._clock)
         within = self._tart.settings.power_off + control.POWER_OFF_TIMEOUT
@@ -239,13 +239,3 @@ def _is_up(directory: TartDirectory) -> bool:
     if state in (ShimState.EXITED, ShimState.ORPHANED):
         raise DriverFailed(f"{directory.name} has ended and never starts again: delete it")
     return state is not ShimState.STOPPED
-
-
-def _was_refused(directory: TartDirectory) -> bool:
-    ended = directory.ended()
-    return (
-        ended is not None
-        and ended.exit_code is None  # else the guest ran
-        and directory.seconds_up() < _REFUSES_WITHIN  # the log may hold a job's output as well
-        and errors.refuses_more_vms(directory.console_tail())
-    )

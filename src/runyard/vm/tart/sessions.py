@@ -46,7 +46,7 @@ async def session(
         tart.exec_argv(name, argv, terminal=size is not None),
         clock=tart.clock,
         terminal=None if size is None else procsession.Size(size.columns, size.rows),
-        env=tart.environment,
+        env=tart.bare_environment,
     )
     async with contextlib.AsyncExitStack() as stack:
         try:

@@ -19,7 +19,6 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
     set: float = 60.0
     ip: float = 10.0
     exec: float = 15.0  # of commands that the driver itself runs in a guest
-    stop: float = 30.0  # tart itself kills after half of it
     delete: float = 300.0
 
 
