@@ -245,14 +245,15 @@ done
         return  # a pull is a copy of the source
 
     async def interruptible_pull(self) -> None:
-        for number in range(2000):  # so many files that the copy is not over at once
+        for number in range(300):  # so many files that the copy is not over at once
             (self.root / "source" / self.quoted_image / f"layer-{number}").write_bytes(b"a layer")
 
         def part() -> bool:
             layers = (self.home / "images").glob(".*/made/layer-*")
             return any(path.stat().st_size for path in layers)
 
-        await cancelled_half_way(self.driver, self.image, part)
+        while not await cancelled_half_way(self.driver, self.image, part):
+            await self.driver.remove_image(self.image)  # this process had to wait: again
 
     @contextlib.contextmanager
     def full_disk(self, step: str, *, free: int = 0) -> Iterator[None]:
@@ -349,7 +350,7 @@ class TartVmHarness(Lacking, tart_harness.TartHarness):
             disks = (self.tart.home / "tmp").glob("*/disk.img")
             return any(path.stat().st_size for path in disks)
 
-        await cancelled_half_way(self.driver, self.image, part)
+        assert await cancelled_half_way(self.driver, self.image, part)
         self.tart.unset("pull-stall-after")
 
     @contextlib.contextmanager
