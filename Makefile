@@ -146,10 +146,11 @@ test-dispatch: .venv/ready ## Run all tests of dispatch and recovery, the slow o
 	exit $$status
 
 # The first stage prints the driver contract's table: each driver with each case.
-test-node: .venv/ready ## Run all tests of the node agent and its VM drivers; prints driver × case of their contract
+test-node: .venv/ready ## Run all tests of the node agent and its VM drivers, and 20 jobs in VMs; prints driver × case of their contract
 	@status=0; \
 	RUNYARD_CONTRACT_TABLE=1 $(STAGE) "VM drivers" $(PY) -m pytest $(SPREAD) tests/vm $(PYTEST_ARGS) || status=1; \
 	$(STAGE) "node agent" $(PY) -m pytest $(SPREAD) tests/node $(PYTEST_ARGS) || status=1; \
+	$(STAGE) "20 jobs in VMs" $(PY) -m pytest -q tests/embedded/up/test_up_tart.py $(PYTEST_ARGS) || status=1; \
 	exit $$status
 
 bench-help: .venv/ready ## Measure --help of every command against importing click and rich; fails on a miss
