@@ -9,7 +9,7 @@ Invariants:
 - One image is never pulled twice at once, nor pulled and removed at once.
 - An image is removed only if this agent has pulled it (`owned_images.py`), and while no Pod, no record and no pull
   uses it; what is being removed counts as absent from the moment at which that was decided.
-- What the driver has made from images (golden VMs) is its own, whoever pulled the image, and is removed when unused.
+- What the driver has made from images (golden VMs) is its own, of any image, and is removed when unused.
 - A pull may take any time while it makes progress: the driver ends one that stands still, and so does the agent if
   the driver does not.
 - A failed pull is remembered with the time before which it is not tried again.

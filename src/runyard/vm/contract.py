@@ -276,7 +276,7 @@ class Images(Protocol):
         ...
 
     async def remembered(self, image: str) -> str:
-        """What a tag meant when it was last pulled on this host, whoever did it; empty if that is not known.
+        """What a tag meant when it was last pulled on this host, by any program; empty if that is not known.
 
         For times in which its registry does not answer. The image may be gone.
         """

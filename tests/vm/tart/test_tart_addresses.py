@@ -29,24 +29,24 @@ def own_addresses() -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "output",
     [
         *("127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::", "169.254.1.1"),
         *("fe80::1", "fe80::1%en0", "224.0.0.1", "ff02::1", "255.255.255.255", "240.0.0.1"),
         *("", "localhost", "10.0.0.1 10.0.0.2", "10.0.0.1\n127.0.0.1", "10.0.0", "017700000001"),
     ],
 )
-def test_what_cannot_be_a_guests_address_is_not_taken_from_a_guest(said: str) -> None:
-    assert guest_address(said) == ""
+def test_what_cannot_be_a_guests_address_is_not_taken_from_a_guest(output: str) -> None:
+    assert guest_address(output) == ""
 
 
 def test_an_address_of_the_host_is_not_taken_from_a_guest() -> None:
     assert [guest_address(each) for each in own_addresses() if guest_address(each)] == []
 
 
-@pytest.mark.parametrize("said", ["192.168.64.7", "10.255.255.7", "fd00:64::7"])
-def test_an_address_of_another_machine_is_taken(said: str) -> None:
-    assert guest_address(said) == said
+@pytest.mark.parametrize("output", ["192.168.64.7", "10.255.255.7", "fd00:64::7"])
+def test_an_address_of_another_machine_is_taken(output: str) -> None:
+    assert guest_address(output) == output
 
 
 def test_a_lease_is_taken_if_it_is_an_address() -> None:
@@ -56,7 +56,7 @@ def test_a_lease_is_taken_if_it_is_an_address() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "known"),
+    ("output", "known"),
     {
         "the host": ("127.0.0.1", ""),
         "garbage": ("rm -rf /", ""),
@@ -65,12 +65,12 @@ def test_a_lease_is_taken_if_it_is_an_address() -> None:
     }.values(),
     ids=["the host", "garbage", "bytes", "a guest"],
 )
-def test_what_the_agent_of_a_guest_says_is_checked_before_it_is_known(
-    tmp_path: Path, said: str, known: str
+def test_what_the_agent_of_a_guest_prints_is_checked_before_it_is_known(
+    tmp_path: Path, output: str, known: str
 ) -> None:
     program = tmp_path / "tart"
     program.write_text(
-        f'#!/bin/sh\ncase "$*" in *dhcp*) echo "no IP address found" >&2; exit 1;; esac\necho "{said}"\n'
+        f'#!/bin/sh\ncase "$*" in *dhcp*) echo "no IP address found" >&2; exit 1;; esac\necho "{output}"\n'
     )
     program.chmod(0o755)
 

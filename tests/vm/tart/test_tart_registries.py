@@ -11,7 +11,7 @@ import pytest
 from tests.fixtures_registry import USER, RegistryServer, private_registry, registry_program
 from tests.tart_images import tart_image
 from tests.vm.process_harness import home
-from tests.vm.tart_harness import QUICK, TartHarness, cleared
+from tests.vm.tart_harness import QUICK, Scenario, TartHarness, cleared
 
 from runyard.clock import RealClock
 from runyard.vm.contract import PullProgress, ResolvedImage, Unauthorized
@@ -79,10 +79,10 @@ def driver(harness: TartHarness, chain: Chain, host: str, **more: str) -> TartDr
     )
 
 
-def play(scenario: Callable[[TartHarness], object]) -> None:
+def play(scenario: Scenario) -> None:
     async def main(root: Path) -> None:
         async with cleared(TartHarness(root, QUICK)) as harness:
-            await scenario(harness)  # type: ignore[misc]
+            await scenario(harness)
 
     with home() as root:
         asyncio.run(main(root))
@@ -115,7 +115,7 @@ def test_an_image_is_pulled_with_the_credentials_that_resolved_its_tag(
 
 
 class Refusing:
-    """A Keychain that nobody allows to read."""
+    """A Keychain that refuses every reader but tart."""
 
     async def find(self, host: str) -> Credentials | None:
         raise OnlyForTart("the Keychain's entry was refused")

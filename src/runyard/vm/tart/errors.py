@@ -51,6 +51,7 @@ _OFFLINE = (
     r"|[Cc]ould not connect|connection was lost|appears to be offline"
     r"|hostname could not be found|Connection (refused|reset)|network is unreachable"
 )
+_OTHER_PULL = r"waiting for lock\b"
 _REFUSED = (
     r"UnexpectedHTTPStatusCode\(.*code: (401|403)\b|AuthFailed|CredentialsNotFound|UNAUTHORIZED"
     r"|access to the resource is denied"
@@ -96,6 +97,11 @@ def failure(what: str, code: int, stderr: str) -> VmError:
         if pattern.search(message):
             return kind(f"tart {what}: {message}{'; ' if fix else ''}{fix}")
     return DriverFailed(f"tart {what} failed with {code}: {message}")
+
+
+def is_waiting_for_its_turn(line: str) -> bool:
+    """Whether `tart pull` has printed that another one pulls from the same registry."""
+    return re.match(rf"\s*{_OTHER_PULL}", line) is not None
 
 
 def is_unreachable_agent(output: str) -> bool:

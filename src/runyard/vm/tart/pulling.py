@@ -37,7 +37,6 @@ from runyard.vm.tart.commands import Tart
 Progress = Callable[[PullProgress], None]
 
 _PERCENT = re.compile(r"\s*(\d{1,3})(?:\.\d+)?\s*%\s*")
-_WAITING = "waiting for lock"  # of the registry: another tart pulls from it
 _KEPT = 20  # lines of the end of the output, for the message of a failure
 _GB = 10**9
 
@@ -80,7 +79,7 @@ class _Pull:
         """Whether this line is progress: a percentage counts if it is new. Every caller then gets it."""
         percent = percent_of(line.text)
         if percent is None:
-            self.waits = line.text.startswith(_WAITING)
+            self.waits = errors.is_waiting_for_its_turn(line.text)
             return False
         self.waits = False
         if percent == self.percent:
