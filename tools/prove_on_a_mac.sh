@@ -172,7 +172,7 @@ sys.exit(not eval(sys.argv[1], {"view": view, "hosts": view["hosts"] or [], "poo
 }
 
 agent_pid() { # of the fleet's host-1
-  ps -axo pid=,ppid=,args= | awk -v up="$up_pid" '$2 == up && $NF == "host-1" {print $1}'
+  /bin/ps -axo pid=,ppid=,args= | awk -v up="$up_pid" '$2 == up && $NF == "host-1" {print $1}'
 }
 
 cleanup() {
@@ -505,7 +505,7 @@ else
   fi
   stop_up
   check "runyard up ends with 0 at Ctrl-C" [ "$code" -eq 0 ]
-  check "no VM of its runners runs any more" [ "$(within 30 tart list --source local 2>/dev/null | grep -c 'practice-runner-.*running')" -eq 0 ]
+  check "no VM of its runners runs any more" until_true 30 sh -c "! tart list --source local | grep -q 'practice-runner-.*running'"
   clean <"$work/fleet.out" | sed 's/code=[0-9a-f]*/code=REDACTED/' >>"$report"
 fi
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import lawtree
 import pytest
 from tests.fixtures_registry import RegistryServer, registry, registry_program  # noqa: F401 - fixtures
+from tests.hosts.services.computer import Computer
 from tests.standins.tart.helper import StandIn, archive
 from tests.tart_images import tart_image
 
@@ -56,8 +57,12 @@ def test_the_proof_of_a_fleet_leaves_nothing_running(
 ) -> None:
     registry.push(tart_image(disk=archive({})), "acme/macos", "one")
     report = tmp_path / "report.txt"
+    (tmp_path / "computer").mkdir()
+    computer = Computer(tmp_path / "computer", "systemd")  # its service manager
     env = {
         **tart.environment,
+        "HOME": str(computer.home),
+        "PATH": f"{computer.bin}:{tart.environment['PATH']}",
         "PYTHON": sys.executable,
         "RUNYARD_LEASES": str(tart.home / "dhcpd_leases"),
         "RUNYARD_SKIP_DRIVER": "1",
@@ -65,15 +70,28 @@ def test_the_proof_of_a_fleet_leaves_nothing_running(
         "RUNYARD_INSECURE_REGISTRY": registry.address,
         "TMPDIR": str(tmp_path),
     }
-    argv = ["sh", str(SCRIPT), "--join", f"{registry.address}/acme/macos:one", str(report)]
+    argv = [
+        "sh",
+        str(SCRIPT),
+        "--join",
+        "--service",
+        f"{registry.address}/acme/macos:one",
+        str(report),
+    ]
     done = subprocess.run(argv, env=env, capture_output=True, check=False)
     text = report.read_text()
     assert (failed(text), done.returncode) == ([], 0)
-    for words in ("a job of the practice GitHub ran in a VM", "host-1 is back", "over loopback"):
+    for words in (
+        "a job of the practice GitHub ran in a VM",
+        "host-1 is back",
+        "over loopback",
+        "the service runs",
+    ):
         assert words in text, words
     assert str(tmp_path) not in text
     assert not re.search(r"code=[0-9a-f]{32}", text), "a link that opens the dashboard"
     assert "running" not in tart.call("list", "--source", "local").out
+    assert computer.running == []
 
 
 @pytest.mark.slow
