@@ -34,7 +34,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     runtime: str = names.NODE_RUNTIME_TART
 
     dispatch_url: str = ""
-    """Replaces the dispatch URL in the Pods' environment, where guests reach the server by another address."""
+    """Where this host reaches the server, if not at the URL in the Pods' environment. Guests poll it, too, unless their
+    pool says where they reach the server, or they are VMs and it is on loopback (`plans.poll_urls`)."""
 
     poller: Literal["host", "guest"] = "guest"
     """Who asks the server for a job: a script in the guest, or this host, which then starts the runner in the guest. A
