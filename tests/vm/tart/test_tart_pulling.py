@@ -229,7 +229,7 @@ def test_a_pull_that_waits_for_the_one_before_it_is_reported_and_not_ended(
 def test_a_pull_that_stands_still_is_ended_while_another_one_advances(
     host: Callable[..., Host],
 ) -> None:
-    clock = Ticking(lambda tick: pulling.grow(ELSEWHERE, tick) if tick <= 200 else None)
+    clock = Ticking(lambda tick: pulling.grow(ELSEWHERE, tick) if tick <= 80 else None)
     pulling = host(f'echo "$2: started"; {SLEEP}', clock=clock)
     pulling.grow(IMAGE, 0)
     ended: dict[str, float] = {}
