@@ -49,7 +49,7 @@ class Pins:
         return tuple(dict.fromkeys((image, self.latest(image))))
 
     async def resolve(self, image: str, *, held: tuple[str, ...]) -> str:
-        """Look the reference up; raises `VmError`. If only a pull tells what it means, it is itself and stays unknown."""
+        """Look the reference up; raises `VmError`. If only a pull tells what it means, it stays itself and unknown."""
         known = self.current(image)
         if known is not None:
             return known

@@ -59,7 +59,7 @@ class Addresses:
         for resolver in _RESOLVERS:
             try:
                 found = await self._tart.ip(name, resolver=resolver)
-            except (VmError, UnicodeError):  # none yet, too slow, or no text: the next lookup may find it
+            except (VmError, UnicodeError):  # none yet, too slow, or no text: it is tried again
                 continue
             found = address_of(found) if resolver == "dhcp" else guest_address(found)
             if found:
