@@ -1,5 +1,6 @@
 """Tests that a tart whose commands hang neither keeps a VM running nor leaves half of one."""
 
+import msgspec
 import pytest
 from tests.vm.tart_harness import NAME, QUICK, TartHarness, run
 
@@ -7,6 +8,7 @@ from runyard.vm.contract import STOP_MARGIN, Hung, VmState
 from runyard.vm.shim import control
 from runyard.vm.tart.settings import Settings
 
+ONCE = msgspec.structs.replace(QUICK, attempts=1)
 pytestmark = pytest.mark.slow  # each command of tart is a program
 
 
@@ -33,7 +35,7 @@ def test_a_command_that_hangs_while_creating_leaves_nothing(command: str) -> Non
     async def scenario(harness: TartHarness) -> None:
         harness.put_image()
         harness.with_deadlines(**{command: 0.3})
-        harness.tart.set(f"hang-{command}", "ignore-term")
+        harness.tart.set(f"hang-{command}")
         with pytest.raises(Hung, match=f"tart {command}"):
             await harness.driver.create(harness.spec(token="s3cret"))
         assert await harness.driver.list() == ()
@@ -44,7 +46,7 @@ def test_a_command_that_hangs_while_creating_leaves_nothing(command: str) -> Non
         await harness.driver.start(NAME)
         assert (await harness.exited()).exit_code == 3
 
-    run(scenario)
+    run(scenario, ONCE)
 
 
 def test_a_delete_that_hangs_is_an_error_and_the_next_one_completes_it() -> None:
@@ -52,7 +54,7 @@ def test_a_delete_that_hangs_is_an_error_and_the_next_one_completes_it() -> None
         await harness.up()
         await harness.driver.stop(NAME, grace=0)
         harness.with_deadlines(delete=0.3)
-        harness.tart.set("hang-delete", "ignore-term")
+        harness.tart.set("hang-delete")
         with pytest.raises(Hung, match="tart delete"):
             await harness.driver.delete(NAME)
         view = await harness.view()
@@ -62,4 +64,4 @@ def test_a_delete_that_hangs_is_an_error_and_the_next_one_completes_it() -> None
         await harness.driver.delete(NAME)
         assert await harness.driver.list() == ()
 
-    run(scenario, QUICK)
+    run(scenario, ONCE)
