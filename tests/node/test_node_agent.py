@@ -167,7 +167,7 @@ def test_an_environment_that_cannot_be_resolved_is_named_in_the_status(tmp_path:
         await harness.clock.sleep(60)
         pod = await harness.pod("p")
         assert pod is not None
-        assert "PASSWORD" in pod["status"]["message"] and "secretKeyRef" in pod["status"]["message"]
+        assert "Secret s" in pod["status"]["message"], pod["status"]["message"]
         await harness.delete_pod("p")
         await harness.until_phase("p", "gone", within=10)
 
