@@ -1,11 +1,12 @@
 """Tests writing small files: replaced whole, and never readable by other users."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from runyard.files import write_whole
+from runyard.files import remove_drafts, write_whole
 
 
 def mode(path: Path) -> int:
@@ -58,3 +59,14 @@ def test_a_certificate_may_be_read_by_others(tmp_path: Path) -> None:
     finally:
         os.umask(old)
     assert mode(tmp_path / "ca.crt") == 0o644
+
+
+def test_drafts_of_killed_processes_do_not_pile_up(tmp_path: Path) -> None:
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    kept = ["record.json", f".record.json.{os.getpid()}", ".hidden.json", ".9"]
+    for name in (*kept, f".record.json.{ended.pid}"):
+        (tmp_path / name).touch()
+    remove_drafts(tmp_path)
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted(kept)
+    remove_drafts(tmp_path / "absent")

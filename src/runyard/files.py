@@ -40,3 +40,21 @@ def sync_directory(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def remove_drafts(folder: Path) -> None:
+    """Remove what killed processes have left of their writes; drafts of live processes stay."""
+    for path in sorted(folder.glob(".*.*")):
+        pid = path.name.rpartition(".")[2]
+        if pid.isdigit() and not _lives(int(pid)):
+            path.unlink(missing_ok=True)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # another user's, or no number of a process
+        return True
+    return True

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from runyard.files import sync_directory, write_whole
+from runyard.files import remove_drafts, sync_directory, write_whole
 
 _SUFFIX = ".image"
 
@@ -37,6 +37,7 @@ class OwnedImages:
     def load(self) -> None:
         """Read the directory; it is created if it is missing."""
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        remove_drafts(self._directory)
         self._held = {}
         for path in sorted(self._directory.glob(f"*{_SUFFIX}")):
             try:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from runyard.clock import Clock
-from runyard.files import write_whole
+from runyard.files import remove_drafts, write_whole
 from runyard.vm.contract import VmDriver, VmError
 from runyard.vm.relays import Relay
 from runyard.wire import names
@@ -142,6 +142,7 @@ async def _open_tart(wanted: Wanted, clock: Clock, why: Reason) -> Opened:
     await driver.tart.version()
     # Where VMs are found again when only the directory is known (`opened_before`).
     _tart_home(wanted.home).mkdir(parents=True, exist_ok=True, mode=0o700)
+    remove_drafts(_tart_home(wanted.home))
     binary = shutil.which(wanted.tart) or wanted.tart
     write_whole(_tart_home(wanted.home) / "binary", f"{binary}\n")
     # Guests are macOS on Apple silicon, whatever runs the stand-in of tart in tests.

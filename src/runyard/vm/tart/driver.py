@@ -244,6 +244,7 @@ class TartDriver(VmDriver):
             for folder in (self._vms, self._logs):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             sweep(self._vms)
+            self._goldens.sweep()
         self._swept = True
 
     async def _settle(self) -> None:

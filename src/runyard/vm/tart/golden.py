@@ -23,7 +23,7 @@ from pathlib import Path
 
 import msgspec
 
-from runyard.files import write_whole
+from runyard.files import remove_drafts, write_whole
 from runyard.vm.contract import DriverFailed, Hung
 from runyard.vm.oserrors import map_os_errors
 from runyard.vm.tart.commands import Tart
@@ -46,6 +46,10 @@ class Goldens:
         self._tart = tart
         self._folder = folder
         self._locks: dict[str, asyncio.Lock] = {}
+
+    def sweep(self) -> None:
+        """Remove records that a killed agent has left half written; raises OSError."""
+        remove_drafts(self._folder)
 
     def is_ours(self, name: str) -> bool:
         """Whether this local VM is a golden one that was made here."""
