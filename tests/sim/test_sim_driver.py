@@ -217,3 +217,57 @@ def test_a_log_can_be_read_after_the_vm_was_deleted_until_it_is_forgotten() -> N
         assert [piece async for piece in driver.logs("one")] == []
 
     run_virtual(scenario())
+
+
+def test_a_driver_that_stands_still_goes_on_where_it_was_and_its_guests_ran_meanwhile() -> None:
+    async def scenario() -> None:
+        clock = VirtualClock()
+        driver = SimDriver(clock, host=SLOW)
+        await driver.pull("a")
+        await driver.create(spec("one"))
+        await driver.start("one")
+        driver.stand_still()
+        with pytest.raises(TimeoutError):
+            async with clock.timeout(60):
+                await driver.list()
+        view = driver.view("one")
+        assert view is not None and view.state is VmState.RUNNING
+        async with asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(driver.list())
+            await clock.sleep(60)
+            assert not waiting.done()
+            driver.stand_still(False)
+        assert waiting.result() == (view,)
+
+    run_virtual(scenario())
+
+
+def test_another_driver_of_the_machine_sees_its_vms_and_not_the_planned_faults() -> None:
+    async def scenario() -> None:
+        clock = VirtualClock()
+        first = SimDriver(clock, host=SLOW)
+        await first.pull("a")
+        await first.create(spec("one"))
+        await first.start("one")
+        first.hang("list")
+        second = first.reopened()
+        await second.create(spec("two"))
+        await second.start("two")
+        await clock.sleep(SLOW.boot_seconds + 1)
+        views = await second.list()
+        assert [each.name for each in views] == ["one", "two"]
+        assert len({each.address for each in views}) == 2
+
+    run_virtual(scenario())
+
+
+def test_a_slow_line_is_as_fast_as_before_when_it_has_recovered() -> None:
+    async def scenario() -> None:
+        clock = VirtualClock()
+        driver = SimDriver(clock, host=SLOW)
+        driver.slow_down(1.0)
+        driver.slow_down()
+        await driver.pull("a")
+        assert clock.monotonic() == 10.0
+
+    run_virtual(scenario())

@@ -120,6 +120,7 @@ class SimDriver(VmDriver):
         self._pulls: dict[str, asyncio.Lock] = {}
         self._line = (uplink or Uplink(clock)).line(self.host.bandwidth)
         self._addresses = count(2)
+        self._still: asyncio.Event | None = None  # set when a driver that stands still goes on
         self._frozen: dict[str, asyncio.Event] = {}  # by VM; set when it reacts again
         self._errors: dict[str, list[VmError]] = {}
         self._hangs: dict[str, int] = {}
@@ -140,13 +141,25 @@ class SimDriver(VmDriver):
         """Makes the next calls of a method never return."""
         self._hangs[method] = self._hangs.get(method, 0) + times
 
-    def stall_pulls(self) -> None:
-        """Lets the network deliver nothing until `heal`."""
-        self._line.stall()
+    def stall_pulls(self, stalled: bool = True) -> None:
+        """Lets the network deliver nothing, or deliver again."""
+        self._line.stall(stalled)
 
-    def slow_down(self, bandwidth: float) -> None:
-        """Changes the bandwidth of this host's line."""
-        self._line.set_bandwidth(bandwidth)
+    def slow_down(self, bandwidth: float | None = None) -> None:
+        """Changes the bandwidth of this host's line; without a number it is the usual one again."""
+        self._line.set_bandwidth(self.host.bandwidth if bandwidth is None else bandwidth)
+
+    def stand_still(self, still: bool = True) -> None:
+        """Lets every call wait until the driver goes on; VMs and guests run meanwhile."""
+        if still:
+            self._still = self._still or asyncio.Event()
+        elif self._still is not None:
+            self._still.set()
+            self._still = None
+
+    def grow_disks(self, percent_an_hour: float) -> None:
+        """Lets the disks of guests fill up."""
+        self.host = msgspec.structs.replace(self.host, disk_growth=percent_an_hour)
 
     def freeze(self, name: str, frozen: bool = True) -> None:
         """Lets a VM not react: calls about it wait until it does again."""
@@ -445,6 +458,8 @@ class SimDriver(VmDriver):
     async def _fault(self, method: str, name: str = "") -> None:
         if name in self._frozen:
             await self._frozen[name].wait()
+        if self._still is not None:
+            await self._still.wait()
         left = self._hangs.get(method, 0)
         if left:
             self._hangs[method] = left - 1

@@ -213,6 +213,51 @@ async def lost_node(it: Injector) -> None:
                 it.fleet.afterwards(it.fleet.replace_host(host.name), "replace a host")
 
 
+async def stalled_pull(it: Injector) -> None:
+    """Lets the pulls of a host, or of all hosts, stand still or crawl."""
+    hosts = [host for host in it.fleet.hosts.values() if host.may_run]
+    if it.rng.random() < 0.7:
+        hosts = [it.rng.choice(hosts)]
+    crawl = it.rng.random() < 0.5
+    with it.fault(f"pulls {'crawl' if crawl else 'stand still'} on {len(hosts)} hosts"):
+        for host in hosts:
+            if crawl:
+                host.driver.slow_down(host.driver.host.bandwidth / 50)
+            else:
+                host.driver.stall_pulls()
+        try:
+            await it.wait(1 * MINUTE, 15 * MINUTE)
+        finally:
+            for host in hosts:
+                host.driver.slow_down()
+                host.driver.stall_pulls(False)
+
+
+async def hung_driver(it: Injector) -> None:
+    """Lets a host's driver answer nothing for a while; its VMs run on."""
+    host = it.rng.choice([host for host in it.fleet.hosts.values() if host.may_run])
+    with it.fault(f"the driver of {host.name} hangs"):
+        host.driver.stand_still()
+        try:
+            # No job may fail by it. After seven minutes Kubernetes evicts the Pods, as those of a lost node: the agent
+            # reports Ready as Unknown after two, and Pods tolerate that for five.
+            await it.wait(10.0, 5 * MINUTE)
+        finally:
+            host.driver.stand_still(False)
+
+
+async def growing_disks(it: Injector) -> None:
+    """Lets the disks of a host's guests fill up, faster than jobs end."""
+    host = it.rng.choice([host for host in it.fleet.hosts.values() if host.may_run])
+    usual = host.driver.host.disk_growth
+    with it.fault(f"the disks of the guests on {host.name} fill up"):
+        host.driver.grow_disks(it.rng.uniform(200.0, 2000.0))
+        try:
+            await it.wait(2 * MINUTE, 20 * MINUTE)
+        finally:
+            host.driver.grow_disks(usual)
+
+
 async def slow_network(it: Injector) -> None:
     """Makes every link, or those of one component, slow and lossy."""
     links = it.fleet.links
@@ -274,6 +319,9 @@ KINDS: dict[str, tuple[float, Inject]] = {
     "database-outage": (60 * MINUTE, database_outage),
     "hung-vm": (20 * MINUTE, hung_vm),
     "lost-node": (100 * MINUTE, lost_node),
+    "stalled-pull": (60 * MINUTE, stalled_pull),
+    "hung-driver": (60 * MINUTE, hung_driver),
+    "growing-disks": (90 * MINUTE, growing_disks),
     "slow-network": (80 * MINUTE, slow_network),
     "watch-loss": (60 * MINUTE, watch_loss),
     "server-deploy": (80 * MINUTE, server_deploy),

@@ -60,6 +60,7 @@ from runyard.sim.process import Process, wrap_database, wrap_transport
 from runyard.sim.replicas import Balancer, Replica
 from runyard.sim.shape import PLATFORM, Shape
 from runyard.sim.trace import Trace
+from runyard.sim.uplink import Uplink
 from runyard.sim.violations import Violated
 from runyard.telemetry import conditions
 from runyard.telemetry.freshness import Freshness
@@ -160,6 +161,7 @@ class Fleet:
         self._operator_links = self._server_links("operator", LATENCY)
         self._operator_token = ""
         self.hosts: dict[str, SimHost] = {}
+        self.uplink = Uplink(self.clock, bandwidth=self.shape.uplink)
 
     def chance(self, name: str) -> random.Random:
         """A component's own random generator."""
@@ -238,6 +240,7 @@ class Fleet:
             self.clock,
             host=self.shape.machine,
             guest=guest.live,
+            uplink=self.uplink,
             on_create=lambda vm: self.invariants.vm_created(name, vm, vm in records.vms.values()),
             on_start=lambda vm, times: self.invariants.vm_started(name, vm, times),
         )

@@ -24,6 +24,7 @@ from runyard.sim.driver import Guest, Host, SimDriver
 from runyard.sim.network import Link
 from runyard.sim.process import Process, wrap, wrap_transport
 from runyard.sim.trace import Trace
+from runyard.sim.uplink import Uplink
 from runyard.telemetry import conditions
 from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.health import Health
@@ -65,10 +66,11 @@ class HostDriver(SimDriver):
         *,
         host: Host,
         guest: Guest,
+        uplink: Uplink,
         on_create: Callable[[str], None],
         on_start: Callable[[str, int], None],
     ) -> None:
-        super().__init__(clock, host=host, guest=guest)
+        super().__init__(clock, host=host, guest=guest, uplink=uplink)
         self._on_create = on_create
         self._on_start = on_start
         self._starts: dict[str, int] = {}
