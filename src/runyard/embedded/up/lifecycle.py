@@ -160,14 +160,19 @@ async def running(
         spawn(database.watch(), "postgres")
         spawn(_renew(machine, clock=clock, log=log), "tokens")
         if not options.demo:  # whose faults are meant, and reported by its scenario
-            watching = conditions.watch(urls.server, token=token, clock=clock, report=report)
-            spawn(watching, "conditions")
-            if options.driver == "tart":
-                pulling = pulls.watch(
-                    layout, machine.hosts, machine.kube, clock=clock, listener=listener
-                )
-                spawn(pulling, "pulls")
+            _watch(machine, spawn, token=token, clock=clock, listener=listener)
         yield machine
+
+
+def _watch(
+    machine: Machine, spawn: Spawn, *, token: str, clock: Clock, listener: ProgressListener
+) -> None:
+    """Report what changes while the machine runs."""
+    url, report = machine.urls.server, listener.report
+    spawn(conditions.watch(url, token=token, clock=clock, report=report), "conditions")
+    if machine.options.driver == "tart":
+        layout, hosts = machine.layout, machine.hosts
+        spawn(pulls.watch(layout, hosts, machine.kube, clock=clock, listener=listener), "pulls")
 
 
 def _bound(layout: Layout, options: Options, probed: tuple[str, ...]) -> dict[str, socket.socket]:
