@@ -113,3 +113,34 @@ def test_jobs_run_once_in_vms_of_a_stock_image_although_the_agent_is_killed(
     fewer = "\n".join((heading, *rows[WHOLE - JOBS :]))  # the newest is first
     for step, output in zip(steps, printed, strict=True):
         assert shape(output) == shape(fewer if step is listed else step.output), step.command
+
+
+@pytest.mark.long
+def test_a_pool_that_was_made_without_tart_runs_jobs_in_vms_once_tart_is_installed(
+    registry: RegistryServer,  # noqa: F811 - the fixture
+    tmp_path: Path,
+) -> None:
+    registry.push(tart_image(disk=archive({})), "mac/stock", "1", "2")
+    tart = StandIn(tmp_path)
+    path = f"{tart.bin}{os.pathsep}{environment()['PATH']}"
+    flags = ("--insecure-registry", registry.address, "--image")
+    with directory() as data:
+        with Up(data) as up:
+            up.ready()
+            assert up.run("echo a process") == "success"
+            assert up.interrupt() == 0
+        for version in ("1", "2"):
+            image = f"{registry.address}/mac/stock:{version}"
+            with Up(data, *flags, image, PATH=path, TART_HOME=str(tart.home)) as up:
+                assert image in up.prints("the pool practice ")
+                up.ready()
+                until(lambda image=image: image_in_use(up, image), within=SOON, what=image)
+                assert up.run("echo a VM", within=SOON) == "success"
+                assert up.interrupt() == 0
+
+
+def image_in_use(up: Up, image: str) -> bool:
+    """Whether every runner is one of this image, and runs."""
+    pods = up.items(PODS)
+    images = {pod["spec"]["containers"][0]["image"] for pod in pods}
+    return images == {image} and all(pod["status"].get("phase") == "Running" for pod in pods)
