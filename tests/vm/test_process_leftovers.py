@@ -1,6 +1,8 @@
 """Tests that a VM leaves nothing outside its directory: no registry file and no incomplete directory."""
 
 import asyncio
+import signal
+import subprocess
 from pathlib import Path
 
 import msgspec
@@ -13,6 +15,9 @@ from runyard.vm.process.isolation import Isolation
 from runyard.vm.process.leftovers import leftovers
 from runyard.vm.process.probe import probe_isolation
 from runyard.vm.process.users import abandoned, claim, tidy
+from runyard.vm.shim.guest import Guest
+from runyard.vm.shim.processes import Process, table
+from runyard.vm.shim.reaping import kill_until_gone
 from runyard.vm.teardown import stop_all
 
 IDLE = '#!/bin/sh\necho up >"$RUNYARD_STATUS_DIR/up"\nexec sleep 86400\n'
@@ -163,3 +168,25 @@ def test_the_next_driver_removes_what_a_killed_probe_left() -> None:
         assert leftovers([harness.home], registry=registry) == ()
 
     run_on(way, scenario)
+
+
+# ── processes ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_process_that_cannot_be_found_any_more_is_followed_to_its_end(tmp_path: Path) -> None:
+    """A killed process loses its environment, and with it the mark, before it has ended."""
+    child = subprocess.Popen(["/bin/sleep", "86400"])
+    ours = table()[child.pid]
+    rounds = iter([[ours], None, None])
+
+    class Slow(Guest):
+        """A guest whose process ends some rounds after it was killed."""
+
+        def kill(self, found: list[Process]) -> None:
+            if not found and next(left, None) is None:
+                child.kill()
+                child.wait()
+
+    left = iter(range(3))
+    kill_until_gone(Slow(str(tmp_path), {}), lambda: next(rounds, None))
+    assert child.returncode == -signal.SIGKILL
