@@ -62,6 +62,13 @@ RENDERING = {
             "the status names the cause"
         ),
     },
+    "tests/node/test_node_images.py": {
+        "test_a_driver_that_never_ends_a_pull_is_given_up": "the text names the deadline and how far it was",
+        "test_a_registry_that_never_answers_leaves_a_text_in_the_failure": "the text names what took too long",
+    },
+    "tests/node/test_node_waiting.py": {
+        "test_a_clone_that_never_ends_leaves_a_text_in_the_status": "the text names what took too long",
+    },
     "tests/node/test_node_plan_node.py": {
         "test_disk_pressure_follows_the_measured_percentage": "the message of the condition names the VM",
     },

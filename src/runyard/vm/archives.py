@@ -41,7 +41,7 @@ _REDIRECTS = 5
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _GZIP = b"\x1f\x8b"
 _SUFFIXES = (".tar.gz", ".tar")  # a guest chooses by it how to unpack
-_ABANDONED = 3600.0  # seconds after which nobody can be writing a partial download any more
+_ABANDONED = 3600.0  # seconds after which a partial download is no longer being written
 _REPORT_EVERY = 5.0
 
 

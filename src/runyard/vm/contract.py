@@ -63,7 +63,7 @@ class NoSpace(VmError):
 
 
 class SlotsFull(VmError):
-    """As many VMs run as the host allows, those of those of others included."""
+    """As many VMs run as the host allows, those of others included."""
 
     fault = Fault.SLOTS_FULL
 
@@ -150,8 +150,8 @@ class ResolvedImage(msgspec.Struct, frozen=True, kw_only=True):
     reference: str  # with digest: what VMs are created from and what is shown as the Pod's imageID
     bytes: int = 0  # to be downloaded; 0 if unknown
     pinned: bool = True
-    """False: the registry answers the driver's own tools only. The reference is the one that was asked for; it is pulled,
-    and then `remembered` is what it means."""
+    """False: the registry answers the driver's own tools only. The reference is the one that was asked for; it is
+    pulled, and then `remembered` is what it means."""
 
 
 class ImageView(msgspec.Struct, frozen=True, kw_only=True):

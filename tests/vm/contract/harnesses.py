@@ -23,8 +23,8 @@ from tests.vm.contract.offers import (
     FLOOD,
     GUEST,
     GUEST_BOOT,
+    LOG_LINE,
     PACE,
-    SAID,
     Capability,
     Command,
     Lacking,
@@ -130,8 +130,8 @@ class SimHarness(Lacking):
             self.sim.freeze(name, False)
 
     def write_log(self, name: str) -> bytes:
-        self.sim.write_log(name, SAID)
-        return SAID
+        self.sim.write_log(name, LOG_LINE)
+        return LOG_LINE
 
     def offer_image(self) -> None:
         return
@@ -236,10 +236,10 @@ done
 
     def write_log(self, name: str) -> bytes:
         status = self.directory(name).status
-        (status / "new").write_bytes(SAID)
+        (status / "new").write_bytes(LOG_LINE)
         (status / "new").chmod(0o644)
         (status / "new").rename(status / "say")
-        return SAID
+        return LOG_LINE
 
     def offer_image(self) -> None:
         return  # a pull is a copy of the source

@@ -181,7 +181,7 @@ export RUNYARD_STATUS_DIR="$STANDIN_SHARES/status" RUNYARD_RUN_DIR="$HOME/run"
 export RUNYARD_WORK_DIR="$HOME/work" RUNYARD_PYTHON="{sys.executable}"
 exec "$HOME/boot.sh"
 """
-SAID = b"the last words\n"
+LOG_LINE = b"the last words\n"
 
 
 async def cancelled_half_way(driver: VmDriver, image: str, part: Callable[[], bool]) -> bool:
@@ -221,7 +221,7 @@ def filled(folder: Path, free: int) -> Iterator[None]:
         with contextlib.suppress(OSError):
             while True:
                 file.write(bytes(4096))
-        file.truncate(max(0, file.tell() - free))
+        file.truncate(max(0, os.fstat(file.fileno()).st_size - free))
     try:
         yield
     finally:

@@ -185,14 +185,14 @@ def test_a_port_that_nothing_serves_is_unreachable(run: Run) -> None:
 def test_a_log_stays_after_the_vm_was_deleted_until_it_is_forgotten(run: Run) -> None:
     async def scenario(harness: DriverHarness) -> None:
         await up(harness)
-        said = harness.write_log(NAME)
+        written = harness.write_log(NAME)
         async with harness.clock.timeout(30):
-            while said not in await log(harness):
+            while written not in await log(harness):
                 await harness.clock.sleep(0.05)
         await harness.driver.stop(NAME, grace=0)
         await harness.driver.delete(NAME)
         harness.driver = harness.reopened()
-        assert said in await log(harness)
+        assert written in await log(harness)
         for _ in range(2):
             await harness.driver.forget(NAME)
         assert await log(harness) == b""

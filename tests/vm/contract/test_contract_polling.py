@@ -1,4 +1,4 @@
-"""Tests the driver contract: somebody polls for a job, the host or the guest. The same for each driver that can.
+"""Tests the driver contract: the host or the guest polls for a job. The same for each driver that can.
 
 Where the guest polls, it runs the packaged scripts, `boot.sh` and `dispatch-poll.sh`.
 """
