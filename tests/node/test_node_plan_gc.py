@@ -19,12 +19,16 @@ from runyard.vm.contract import VmState, VmView
 SETTINGS = Settings(node_name="mini-1", image_idle=3600.0)
 
 
-def vm(name: str) -> VmView:
-    return VmView(name=name, state=VmState.RUNNING)
+def vm(name: str, *, owned: bool = True) -> VmView:
+    return VmView(name=name, state=VmState.RUNNING, owned=owned)
 
 
 def test_only_vms_without_a_record_are_unowned() -> None:
     assert unowned((vm(VM), vm("packer")), (record(),)) == ("packer",)
+
+
+def test_a_vm_that_others_made_under_the_name_of_ours_is_unowned() -> None:
+    assert unowned((vm(VM, owned=False),), (record(),)) == (VM,)
 
 
 def test_a_record_without_a_pod_is_requeued() -> None:

@@ -34,6 +34,7 @@ BOOTED = record(phase=Phase.STARTED, started_at=950.0, booted_at=960.0)
 ENDED = record(phase=Phase.EXITED, started_at=950.0, result=RESULT)
 DELETING = facts(deleting=True)
 RUNNING_POD = facts(phase="Running", ready=True, pod_ip="10.0.0.2", container="running")
+OTHERS = view(VmState.STOPPED, owned=False)
 
 ROWS: dict[str, tuple[Snapshot, tuple[type[do.Action], ...]]] = {
     "two containers": (snapshot(pod=facts(fits=False, finalizer=False)), (do.Ignore,)),
@@ -153,6 +154,19 @@ ROWS: dict[str, tuple[Snapshot, tuple[type[do.Action], ...]]] = {
         (do.StopVm, do.DeleteVm, do.DeleteRecord),
     ),
     "Pod missing, no record": (snapshot(pod=None, vm=view(VmState.RUNNING)), ()),
+    "new, others have a VM of that name": (snapshot(vm=OTHERS), (do.SaveRecord,)),
+    "intended, others have a VM of that name": (
+        snapshot(record=record(), vm=OTHERS, image=HELD),
+        (do.CreateVm, do.SaveRecord),
+    ),
+    "started, others have a VM of that name": (
+        snapshot(record=STARTED, vm=OTHERS),
+        (do.SaveRecord,),
+    ),
+    "deleting, others have a VM of that name": (
+        snapshot(pod=DELETING, vm=OTHERS),
+        (do.RemoveFinalizer, do.DeletePod),
+    ),
 }
 
 

@@ -252,8 +252,8 @@ class SimDriver(VmDriver):
     async def stop(self, name: str, *, grace: float) -> None:
         """Asks, waits, powers off."""
         await self._fault("stop", name)
-        vm = self._owned(name)
-        if vm is None or vm.view.state not in _UP:
+        vm = self._vms.get(name)
+        if vm is None or not vm.view.owned or vm.view.state not in _UP:
             return
         if vm.task is not None:
             vm.task.cancel()
@@ -267,8 +267,8 @@ class SimDriver(VmDriver):
         """Remove what is not running."""
         await self._fault("delete", name)
         await self._clock.sleep(self.host.delete_seconds)
-        vm = self._owned(name)
-        if vm is None:
+        vm = self._vms.get(name)
+        if vm is None or not vm.view.owned:
             return
         if vm.view.state in _UP:
             raise DriverFailed(f"{name} is running")

@@ -256,11 +256,17 @@ class Vms(Protocol):
         ...
 
     async def stop(self, name: str, *, grace: float) -> None:
-        """Request a shutdown from the guest, wait at most `grace` seconds, then power off. Absent is success."""
+        """Request a shutdown from the guest, wait at most `grace` seconds, then power off.
+
+        Absent is success, and so is a VM of another tool of that name, which is left alone.
+        """
         ...
 
     async def delete(self, name: str) -> None:
-        """Remove it and what was staged for it; its log stays. Absent is success; running is `DriverFailed`."""
+        """Remove it and what was staged for it; its log stays. Running is `DriverFailed`.
+
+        Absent is success, and so is a VM of another tool of that name, which is left alone.
+        """
         ...
 
     async def forget(self, name: str) -> None:

@@ -61,9 +61,9 @@ def plan_gc(snapshot: Snapshot, settings: Settings) -> tuple[Action, ...]:
 
 
 def unowned(vms: tuple[VmView, ...], records: tuple[Record, ...]) -> tuple[str, ...]:
-    """The VMs on this host that have no record: they are counted, and never touched."""
+    """The VMs on this host that others made or that have no record: they are counted, and never touched."""
     ours = frozenset(record.vm for record in records)
-    return tuple(vm.name for vm in vms if vm.name not in ours)
+    return tuple(vm.name for vm in vms if not vm.owned or vm.name not in ours)
 
 
 def _images(snapshot: Snapshot, settings: Settings) -> tuple[Action, ...]:

@@ -7,6 +7,7 @@ So after a crash or a lost response it continues from whatever state it finds.
 Invariants, each a property in the tests:
 - A deletion has priority over everything else and never waits for work on another Pod.
 - A VM is touched only if there is a record for it; without one, the record is written first.
+- A VM that others made under the name of ours is as good as absent: `create` is refused, and the Pod says so.
 - A VM whose Pod is not listed is stopped only with proof that this incarnation of the Pod is gone.
 - A uid that has a result, or that may have run and cannot be accounted for, is never started.
 """
@@ -96,6 +97,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     image: ImageFacts = ImageFacts()
     hold: float = 0.0  # seconds until the next attempt, after a failed one
 
+    @property
+    def own_vm(self) -> VmView | None:
+        """The VM, if its driver has created it: others may have given one of theirs the same name."""
+        return self.vm if self.vm is not None and self.vm.owned else None
+
 
 def plan_pod(snapshot: Snapshot, settings: Settings, now: float) -> Plan:
     """Return the next actions; empty until something changes."""
@@ -182,8 +188,8 @@ def _delete(snapshot: Snapshot, pod: PodFacts, now: float) -> Plan:
         actions = _destroy(record, grace=pod.grace, reason=why)
     elif not snapshot.listed:
         return (RefreshVms(uid=pod.uid, reason=Why.VM_STATE_UNKNOWN),)
-    elif snapshot.vm is not None:
-        adopted = _adopted(pod, snapshot.vm, now)
+    elif snapshot.own_vm is not None:
+        adopted = _adopted(pod, snapshot.own_vm, now)
         saved = SaveRecord(uid=pod.uid, record=adopted, reason=Why.VM_WITHOUT_RECORD)
         actions = (saved, *_destroy(adopted, grace=pod.grace, reason=why))
     elif snapshot.suspect:
@@ -213,8 +219,8 @@ def _admit(snapshot: Snapshot, pod: PodFacts, now: float) -> Plan:
         return ()
     if not snapshot.listed:
         return (RefreshVms(uid=pod.uid, reason=Why.VM_STATE_UNKNOWN),)
-    if snapshot.vm is not None:
-        record, reason = _adopted(pod, snapshot.vm, now), Why.VM_WITHOUT_RECORD
+    if snapshot.own_vm is not None:
+        record, reason = _adopted(pod, snapshot.own_vm, now), Why.VM_WITHOUT_RECORD
     elif snapshot.suspect or pod.has_run:
         record, reason = _lost(_recorded(pod, now), now), Why.RECORD_LOST
     elif not pod.finalizer:
@@ -305,7 +311,7 @@ def _lost(record: Record, now: float) -> Record:
 def _live(
     snapshot: Snapshot, pod: PodFacts, record: Record, settings: Settings, now: float
 ) -> Plan:
-    vm = snapshot.vm
+    vm = snapshot.own_vm
     if vm is None:
         if record.phase is Phase.STARTED:
             reason = Why.VM_VANISHED

@@ -170,9 +170,8 @@ class ProcessDriver(VmDriver):
     async def stop(self, name: str, *, grace: float) -> None:
         """Requests a shutdown from the guest, waits `grace` seconds, then kills every process of the VM."""
         directory = self._directory(name)
-        if not directory.exists():
+        if not directory.prepared():
             return
-        _need_ours(directory)
         try:
             await self._stop(directory, grace)
         finally:
@@ -198,9 +197,8 @@ class ProcessDriver(VmDriver):
         """Removes its directory, its control group and its users; its log is moved to the kept ones."""
         await self._open()
         directory = self._directory(name)
-        if not directory.exists():
+        if not directory.prepared():
             return
-        _need_ours(directory)
         if directory.shim_state() is ShimState.ORPHANED:
             await control.reap(directory, self._clock, program=SHIM)
         if directory.shim_state() in (ShimState.BOOTING, ShimState.RUNNING, ShimState.ORPHANED):
