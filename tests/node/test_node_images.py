@@ -225,7 +225,7 @@ def test_a_full_disk_without_unused_images_fails_the_pull() -> None:
             harness.store.request(image, "a")
             await harness.clock.sleep(2 if image == "three" else 15)
         facts = harness.store.facts("three")
-        assert facts.state is ImageState.FAILED and "NoSpace" in facts.error
+        assert (facts.state, facts.fault) == (ImageState.FAILED, Fault.NO_SPACE)
         assert harness.store.held == ("one", "two")
 
     run_images(scenario)
@@ -485,7 +485,7 @@ def test_a_registry_that_never_answers_leaves_a_text_in_the_failure() -> None:
         await harness.clock.sleep(SETTINGS.deadlines.list + 1)
         facts = harness.store.facts("i")
         assert facts.fault is Fault.DRIVER_HUNG
-        assert "the list of images: the driver did not end it within 30 s" in facts.error
+        assert "the list of images: the driver did not end it within 60 s" in facts.error
 
     run_images(scenario)
 
@@ -541,6 +541,30 @@ def test_a_tag_whose_registry_answers_only_a_pull_is_pulled_and_then_known() -> 
             assert meaning in harness.deps.records.images
             await harness.clock.sleep(61)  # it has to be looked up again
             assert store.facts(TAG).state is ImageState.ABSENT
+        running.cancel()
+
+    run_images(scenario)
+
+
+def test_a_tag_is_pulled_by_the_drivers_own_tools_if_only_they_reach_the_registry() -> None:
+    class Behind(OnlyItsOwnTools):
+        """The agent does not reach the registry, its own tools do."""
+
+        pulls_tags = True
+
+        async def resolve(self, image: str) -> ResolvedImage:
+            raise Unreachable("no such host")
+
+    async def scenario(harness: ImagesHarness) -> None:
+        driver = Behind(harness.clock, harness.driver.host)
+        driver.tags[TAG] = OLD
+        harness.deps = msgspec.structs.replace(harness.deps, driver=driver)
+        store = harness.reopened()
+        running = asyncio.get_running_loop().create_task(store.run())
+        await harness.clock.sleep(1)
+        store.request(TAG, "a")
+        await harness.clock.sleep(15)
+        assert store.facts(TAG).pinned == OLD
         running.cancel()
 
     run_images(scenario)

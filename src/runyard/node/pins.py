@@ -2,7 +2,9 @@
 
 A reference with a digest means itself. A tag is looked up in its registry, and again when the answer is older than
 a minute; while the registry does not answer, an image that the tag meant before and that is still here is used: by an
-earlier answer, by the record of an earlier agent, or by a pull of the tag with the host's own tools.
+earlier answer, by the record of an earlier agent, or by a pull of the tag with the host's own tools. Where there is no
+such image, the tag is pulled with those tools, if the driver has any: they may have a way to the registry that the
+agent has not (a proxy, a mirror, the Keychain).
 """
 
 import msgspec
@@ -62,6 +64,14 @@ class Pins:
             pinned = found.reference
         except Unreachable as error:
             pinned = await self._known(image, held)
+            if not pinned and deps.driver.pulls_tags:
+                deps.log.warning(
+                    "the registry does not answer the agent; the driver's own tools are asked for the tag",
+                    image=image,
+                    error=str(error),
+                )
+                self._pins.pop(image, None)
+                return image
             if not pinned:
                 raise
             deps.log.warning(

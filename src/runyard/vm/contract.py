@@ -141,6 +141,7 @@ class VmView(msgspec.Struct, frozen=True, kw_only=True):
     address: str = ""
     exit_code: int | None = None  # the guest's own report, if it made one
     exit_reason: str = ""
+    exit_status: int | None = None  # of the program that ran it; negative: the signal that ended it
     finished_at: float | None = None
 
 
@@ -276,6 +277,9 @@ class Vms(Protocol):
 
 class Images(Protocol):
     """Stores images on this host."""
+
+    pulls_tags: bool = False
+    """Whether `pull` takes a tag too and asks the registry itself, for when `resolve` could not; see `remembered`."""
 
     async def resolve(self, image: str) -> ResolvedImage:
         """Ask the registry what a reference means now. One with a digest is answered without a request."""

@@ -57,6 +57,7 @@ class Host:
         tart = Tart(chosen, clock or RealClock(), witness.environment())
         self.present = False
         self.bytes = 0
+        self.insecure = False
         self.pulls = Pulls(tart, self._is_present, self._look_up)
         self.seen: list[float] = []
         self.reports: dict[str, list[PullProgress]] = {}
@@ -65,7 +66,7 @@ class Host:
         return self.present
 
     async def _look_up(self, image: str) -> Download:
-        return Download(bytes=self.bytes)
+        return Download(bytes=self.bytes, insecure=self.insecure)
 
     def grow(self, image: str, number: int) -> None:
         """What tart does with the folder in which it collects an image."""
@@ -117,6 +118,32 @@ def test_an_image_that_is_there_is_not_pulled(host: Callable[..., Host], witness
 def test_a_local_registry_is_asked_without_tls(host: Callable[..., Host], witness: Witness) -> None:
     do(host("exit 0", insecure=frozenset({"registry.test:5000"})).pull())
     assert witness.all_gone().decode() == f"pull --insecure {IMAGE}\n"
+
+
+def test_a_registry_that_was_found_to_speak_plain_http_is_pulled_from_so(
+    host: Callable[..., Host], witness: Witness
+) -> None:
+    pulling = host("exit 0")
+    pulling.insecure = True
+    do(pulling.pull())
+    assert witness.all_gone().decode() == f"pull --insecure {IMAGE}\n"
+
+
+def test_a_pull_of_unknown_size_has_a_rate_by_what_is_on_the_disk(
+    host: Callable[..., Host], tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    pulling = host(f"echo 1%; while [ ! -e {go} ]; do sleep 0.02; done; echo 2%")
+    reports: list[PullProgress] = []
+
+    def report(progress: PullProgress) -> None:
+        reports.append(progress)
+        pulling.grow(IMAGE, 1)
+        go.touch()
+
+    do(pulling.pulls.pull(IMAGE, report))
+    assert reports[0].bytes_done == 0 and reports[-1].bytes_done >= 9000
+    assert reports[-1].bytes_total == 0
 
 
 def test_callers_share_one_pull_and_a_later_one_learns_its_progress(

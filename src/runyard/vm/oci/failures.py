@@ -12,6 +12,10 @@ class Hidden(Unauthorized):
     """The registry refuses access without credentials, and those that there may be are for tart only."""
 
 
+class WithoutTls(Unreachable):
+    """The connection failed because of TLS: the registry may speak plain HTTP."""
+
+
 class Explaining:
     """Makes the errors of one lookup. `status` is the HTTP status with the registry's error code."""
 
@@ -55,7 +59,8 @@ class Explaining:
     def silent(self, cause: str, *, plain: bool = False) -> VmError:
         """There was no answer; `plain`: perhaps because the registry has no TLS."""
         hint = f"; if {self._host} speaks plain HTTP, declare it insecure" if plain else ""
-        return Unreachable(
+        kind = WithoutTls if plain else Unreachable
+        return kind(
             f"{self._image}: {self._host} cannot be reached: {cause}; check the network and retry{hint}"
         )
 

@@ -101,7 +101,7 @@ class Session:
         self._reference = reference
         self._find = find
         self._tls = tls
-        self._insecure = insecure
+        self.insecure = insecure
         self._connect = connect
         self._answer = answer
         self._base = f"{'http' if insecure else 'https'}://{reference.host}"
@@ -148,7 +148,7 @@ class Session:
             scheme = host = url = ""
         if not location or not host or scheme not in _PORTS:
             raise Refused("it redirects to no valid address")
-        if scheme == "http" and not self._insecure:
+        if scheme == "http" and not self.insecure:
             raise Refused("it redirects to an address without TLS")
         return url
 
@@ -211,7 +211,7 @@ class Session:
             scheme = host = ""
         if scheme not in _PORTS or not _HOST.fullmatch(host):
             raise Refused("it names no valid token server")
-        if scheme == "http" and not self._insecure:
+        if scheme == "http" and not self.insecure:
             raise Refused("it names a token server without TLS, which gets no credentials")
         query = [
             ("scope", pull_scope(challenge.params.get("scope", ""), self._reference.namespace))

@@ -19,7 +19,6 @@ LISTS = (
 )
 LARGEST = 4 << 20  # bytes of a manifest; registries accept no larger one either
 
-_TART = "application/vnd.cirruslabs.tart."
 _DISK_SIZE = "org.cirruslabs.tart.uncompressed-disk-size"
 _NUMBER = re.compile(r"[0-9]{1,15}")
 _Size = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
@@ -61,8 +60,6 @@ def sizes(content: bytes) -> Sizes:
     layers = found.layers or []
     if found.schema_version != 2 or not layers:
         raise NotAnImage("its manifest names no layers")
-    if not any(each.media_type.startswith(_TART) for each in layers):
-        raise NotAnImage("it is a container image: no layer of it is a VM's")
     size = (found.annotations or {}).get(_DISK_SIZE, "")
     return Sizes(
         bytes=sum(each.size for each in layers),

@@ -27,6 +27,7 @@ _HOST = rf"{_WORD}(?:[.-]{_WORD})*"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NAME = re.compile(rf"(?P<host>{_HOST}(?::(?P<port>[0-9]+))?)/(?P<namespace>{_PART}(?:/{_PART})*)")
 _TAG = re.compile(_JOINED)
+_LOOPBACK = re.compile(r"127(?:\.[0-9]{1,3}){3}")
 
 
 class InvalidReference(ValueError):
@@ -45,6 +46,12 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
         return (
             f"{self.repository}@{self.digest}" if self.digest else f"{self.repository}:{self.tag}"
         )
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether the registry is on this machine, where plain HTTP shows nothing to others."""
+        name = self.host.partition(":")[0]
+        return name == "localhost" or _LOOPBACK.fullmatch(name) is not None
 
     @property
     def repository(self) -> str:

@@ -30,7 +30,7 @@ from runyard.http.errors import TransportError
 from runyard.http.messages import Pairs
 from runyard.vm.contract import ImageMissing, ResolvedImage, Unreachable, VmError
 from runyard.vm.oci.credentials import Chain, Credentials, Found, Source
-from runyard.vm.oci.failures import Explaining
+from runyard.vm.oci.failures import Explaining, WithoutTls
 from runyard.vm.oci.fetching import Answer, NoToken, Refused, Session, is_tls, why
 from runyard.vm.oci.manifest import LARGEST, LISTS, TYPES, NotAnImage, Sizes, sizes
 from runyard.vm.oci.reference import InvalidReference, Reference, is_digest, parse
@@ -57,6 +57,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
 
     reference: Reference  # with digest
     sizes: Sizes
+    insecure: bool = False  # it was asked over plain HTTP
     source: Source | None = None  # of the credentials that were used; None: none were used
     source_detail: str = ""
 
@@ -70,6 +71,7 @@ class Download(msgspec.Struct, frozen=True, kw_only=True):
     """What a registry says about a pull before it begins; empty if it does not answer."""
 
     bytes: int = 0  # to be downloaded; 0 if unknown
+    insecure: bool = False  # it speaks plain HTTP
     credentials: Credentials | None = None  # that it asks for
     host: str = ""
 
@@ -129,7 +131,12 @@ class Registry:
             return Download()
         host = found.reference.host
         known = await self._credentials.find(host) if found.source else Found()
-        return Download(bytes=found.sizes.bytes, credentials=known.credentials, host=host)
+        return Download(
+            bytes=found.sizes.bytes,
+            insecure=found.insecure,
+            credentials=known.credentials,
+            host=host,
+        )
 
     async def inspect(self, image: str) -> Image:
         """What a reference means now, with its sizes and the credentials that were used."""
@@ -173,8 +180,20 @@ class Registry:
     # ── one lookup ──────────────────────────────────────────────────────────────────────────────────
 
     async def _ask(self, reference: Reference) -> Image:
+        """Ask over TLS; a registry that was declared insecure, or one on loopback without TLS, over plain HTTP."""
         self._check_rest(reference)
-        insecure = reference.host in self._settings.insecure
+        declared = reference.host in self._settings.insecure
+        try:
+            return await self._ask_once(reference, insecure=declared)
+        except WithoutTls as refused:
+            if not reference.on_loopback:
+                raise
+            try:
+                return await self._ask_once(reference, insecure=True)
+            except Unreachable:  # it does have TLS, which says what is wrong
+                raise refused from None
+
+    async def _ask_once(self, reference: Reference, *, insecure: bool) -> Image:
         session = Session(
             reference,
             self._credentials.find,
@@ -217,6 +236,7 @@ class Registry:
         return Image(
             reference=pinned,
             sizes=known,
+            insecure=session.insecure,
             source=used.source if used else None,
             source_detail=used.detail if used else "",
         )

@@ -118,9 +118,10 @@ class Tart:
         """The command that powers a VM off, also one that others run: with INT, and with KILL after some seconds."""
         return (self.settings.binary, "stop", name, "--timeout", "5")
 
-    def pull_argv(self, image: str) -> tuple[str, ...]:
-        """The command that pulls an image."""
-        return (self.settings.binary, "pull", *self.insecure(image), image)
+    def pull_argv(self, image: str, *, insecure: bool = False) -> tuple[str, ...]:
+        """The command that pulls an image; `insecure`: its registry was found to speak plain HTTP."""
+        flags = ("--insecure",) if insecure else self.insecure(image)
+        return (self.settings.binary, "pull", *flags, image)
 
     def exec_argv(self, name: str, argv: tuple[str, ...], *, terminal: bool) -> tuple[str, ...]:
         """The command that passes input and output of a command in a guest."""

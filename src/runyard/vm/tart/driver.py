@@ -75,6 +75,8 @@ class Resolver(Protocol):
 class TartDriver(VmDriver):
     """Runs the VMs of one Mac; records and logs are below `home`."""
 
+    pulls_tags = True
+
     def __init__(
         self,
         home: Path,

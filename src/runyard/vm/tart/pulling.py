@@ -36,7 +36,8 @@ from runyard.vm.tart.commands import Tart
 
 Progress = Callable[[PullProgress], None]
 
-_PERCENT = re.compile(r"\s*(\d{1,3})(?:\.\d+)?\s*%\s*")
+_PERCENT = re.compile(r"[^\d%]{0,60}?(\d{1,3}(?:\.\d+)?)\s*%[^\d%]{0,60}")
+_BARE = re.compile(r"\s*\d{1,3}(?:\.\d+)?\s*%\s*")
 _KEPT = 20  # lines of the end of the output, for the message of a failure
 _GB = 10**9
 
@@ -47,6 +48,11 @@ class Download(Protocol):
     @property
     def bytes(self) -> int:
         """To be downloaded; 0 if unknown."""
+        ...
+
+    @property
+    def insecure(self) -> bool:
+        """Whether the registry speaks plain HTTP although nothing declares it so."""
         ...
 
     @property
@@ -64,7 +70,8 @@ class _Pull:
         self.folder = hashlib.md5(image.encode(), usedforsecurity=False).hexdigest()
         self.callers: list[Progress] = []
         self.task: asyncio.Task[None] | None = None
-        self.bytes = 0
+        self.bytes = 0  # to be downloaded; 0: the registry did not say
+        self.written: Callable[[], int] = lambda: 0  # bytes that are on the disk
         self.percent: float | None = None
         self.waits = False  # until tart's pull before it, from the same registry, has ended
 
@@ -72,7 +79,7 @@ class _Pull:
     def progress(self) -> PullProgress:
         """How far it has come."""
         percent = self.percent or 0.0
-        done = int(self.bytes * percent / 100)
+        done = int(self.bytes * percent / 100) if self.bytes else self.written()
         return PullProgress(percent=percent, bytes_done=done, bytes_total=self.bytes)
 
     def advances(self, line: Line) -> bool:
@@ -141,6 +148,7 @@ class Pulls:
         settings = self._tart.settings
         download = await self._look_up(image)
         found.bytes = download.bytes
+        found.written = lambda: bytes_on_disk(self._growing(found))
         await asyncio.to_thread(self._check_space, image, found)
         stall = Stall(
             seconds=settings.pull_stall,
@@ -152,14 +160,14 @@ class Pulls:
         end: deque[str] = deque(maxlen=_KEPT)
         try:
             async with stream(
-                self._tart.pull_argv(image),
+                self._tart.pull_argv(image, insecure=download.insecure),
                 clock=self._tart.clock,
                 stall=stall,
                 env={**self._tart.environment, **download.environment},
                 steps=steps,
             ) as lines:
                 async for line in lines:
-                    if percent_of(line.text) is None:
+                    if not _BARE.fullmatch(line.text):
                         end.append(line.text)
         except NoProgress as error:
             raise Stalled(_stalled(image, found, settings.pull_stall)) from error
@@ -212,9 +220,9 @@ def _stalled(image: str, found: _Pull, seconds: float) -> str:
 
 
 def percent_of(text: str) -> float | None:
-    """The percentage that a line consists of; None for every other line."""
-    found = _PERCENT.fullmatch(text)
-    return min(100.0, float(found[0].strip().rstrip("%"))) if found else None
+    """The percentage that a line shows, with or without words around it; None for other lines and for errors."""
+    found = None if text.startswith(("Error", "error")) else _PERCENT.fullmatch(text)
+    return min(100.0, float(found[1])) if found else None
 
 
 def tasks(found: _Pull) -> tuple[asyncio.Task[None], ...]:
