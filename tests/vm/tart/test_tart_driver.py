@@ -408,6 +408,82 @@ def test_a_guest_without_an_agent_is_powered_off_after_its_grace() -> None:
     run(scenario)
 
 
+def test_a_guest_without_sudo_is_asked_without_it() -> None:
+    async def scenario(harness: TartHarness) -> None:
+        program = harness.root / "without-sudo"
+        program.write_text(
+            "#!/bin/sh\n"
+            'case "$1 $3" in "exec sudo") echo "sudo: command not found" >&2; exit 127 ;; esac\n'
+            f'exec {harness.tart.program} "$@"\n'
+        )
+        program.chmod(0o755)
+        harness.settings = msgspec.structs.replace(harness.settings, binary=str(program))
+        harness.driver = harness.reopened()
+        await harness.up("handles-term")
+        await harness.driver.stop(NAME, grace=30)
+        ended = await harness.view()
+        assert ended is not None and ended.exit_code == 0  # its handler ran
+        assert not harness.tart.journal("stop")
+
+    run(scenario)
+
+
+def test_a_vm_is_powered_off_by_tart_or_without_it_if_that_hangs() -> None:
+    async def scenario(harness: TartHarness) -> None:
+        for name, hangs in (("one", False), ("two", True)):
+            await harness.up("ignores-term", name=name)
+            if hangs:
+                harness.tart.set("hang-stop")
+            await harness.driver.stop(name, grace=0)
+            ended = await harness.view(name)
+            assert ended is not None and ended.state is VmState.EXITED
+            assert harness.tart.journal("stop")[-1][1] == name
+            log = b"".join([each async for each in harness.driver.logs(name)])
+            assert b"Stopping VM..." in log  # it was interrupted, not killed
+        assert len(harness.tart.journal("stop")) == 2
+
+    run(scenario)
+
+
+def test_variables_of_the_host_reach_every_tart_and_stay_out_of_files() -> None:
+    async def scenario(harness: TartHarness) -> None:
+        seen = harness.root / "seen"
+        program = harness.root / "watched"
+        program.write_text(
+            f'#!/bin/sh\necho "$1 ${{MINE:+set}}" >>{seen}\nexec {harness.tart.program} "$@"\n'
+        )
+        program.chmod(0o755)
+        harness.settings = msgspec.structs.replace(harness.settings, binary=str(program))
+        harness.driver = harness.reopened()
+        harness.driver.tart.environment.update(MINE="v4lue")
+        await harness.up("ignores-term")
+        assert copies(harness, "v4lue") == []
+        await harness.driver.stop(NAME, grace=0)
+        found = {tuple(line.split()) for line in seen.read_text().splitlines()}
+        assert {"list", "clone", "set", "run", "ip", "stop"} <= {words[0] for words in found}
+        assert {words[1:] for words in found} == {("set",)}
+
+    run(scenario)
+
+
+def test_the_password_of_tarts_vnc_server_is_in_no_log() -> None:
+    async def scenario(harness: TartHarness) -> None:
+        program = harness.root / "with-vnc"
+        line = "VNC server is running at vnc://:apple-pear@127.0.0.1:5999"
+        program.write_text(
+            f'#!/bin/sh\n[ "$1" != run ] || echo "{line}"\nexec {harness.tart.program} "$@"\n'
+        )
+        program.chmod(0o755)
+        harness.settings = msgspec.structs.replace(harness.settings, binary=str(program))
+        harness.driver = harness.reopened()
+        await harness.up()
+        log = b"".join([each async for each in harness.driver.logs(NAME)])
+        assert b"apple-pear" not in log and b"vnc://:REDACTED@127.0.0.1:" in log
+        await harness.driver.stop(NAME, grace=0)
+
+    run(scenario)
+
+
 def test_a_run_that_ignores_everything_is_killed() -> None:
     async def scenario(harness: TartHarness) -> None:
         await harness.up()

@@ -89,7 +89,7 @@ def test_a_vm_without_a_job_ends_at_once_when_it_is_stopped() -> None:
             assert server.asked.wait(60)
             await harness.driver.stop(NAME, grace=60)
         assert (await harness.exited()).exit_code == 143
-        assert not harness.tart.journal("stop")
+        assert harness.tart.journal("stop") == [["stop", NAME, "--timeout", "5"]]
 
     run(scenario, SETTINGS)
 

@@ -1,6 +1,7 @@
 """Tests what the tart driver reads: tart's lists, messages and progress, df's tables, ifconfig's interfaces."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from runyard.vm.tart.errors import (
     failure,
     is_unreachable_agent,
 )
+from runyard.vm.tart.guest import TartGuest
 from runyard.vm.tart.listing import GB, Entry, parse_list
 from runyard.vm.tart.pulling import percent_of
 from runyard.vm.tart.refusal import refuses_more_vms
@@ -128,6 +130,23 @@ def test_a_guest_that_prints_tarts_refusal_was_not_refused() -> None:
     assert not refuses_more_vms("")
 
 
+ADDRESS = b"VNC server is running at vnc://:apple-pear@127.0.0.1:5999\nnext vn"
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 1000])
+def test_a_password_is_hidden_however_its_line_arrives(tmp_path: Path, size: int) -> None:
+    guest = TartGuest(str(tmp_path / "vm" / "state"), {})
+    pieces = [ADDRESS[start : start + size] for start in range(0, len(ADDRESS), size)]
+    shown = b"".join(guest.visible(piece) for piece in pieces) + guest.visible(b"")
+    assert shown == ADDRESS.replace(b"apple-pear", b"REDACTED")
+
+
+def test_output_without_a_password_is_not_held_back(tmp_path: Path) -> None:
+    guest = TartGuest(str(tmp_path / "vm" / "state"), {})
+    for text in (b"login: ", b"vnc://" + b"x" * 300, b"see vnc://host for more\n"):
+        assert guest.visible(text) == text
+
+
 def test_only_tarts_own_complaint_means_that_the_agent_is_away() -> None:
     complaint = f"{NO_AGENT}: x"
     assert is_unreachable_agent(complaint)
@@ -137,8 +156,18 @@ def test_only_tarts_own_complaint_means_that_the_agent_is_away() -> None:
 
 @pytest.mark.parametrize(
     ("line", "percent"),
-    [("0%", 0), ("42%", 42), (" 99.5 % ", 99.5), ("100%", 100), ("pulling…", None), ("50% of it", None)],
-)  # fmt: skip
+    [
+        ("0%", 0),
+        ("42%", 42),
+        (" 99.5 % ", 99.5),
+        ("100%", 100),
+        ("disk: 37%", 37),
+        ("50% of the disk", 50),
+        ("pulling…", None),
+        ("layer 3 of 7: 12%", None),  # whose percentage it is cannot be known
+        ("Error: the volume is 100% full", None),
+    ],
+)
 def test_only_a_percentage_is_progress(line: str, percent: float | None) -> None:
     assert percent_of(line) == percent
 

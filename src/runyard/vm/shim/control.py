@@ -12,7 +12,7 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 
 from runyard import proc
@@ -43,12 +43,28 @@ def program_argv(program: str, *words: str) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", text, _SOURCE, *words]
 
 
-async def start(directory: ShimDirectory, lock: int, clock: Clock, *, program: str = PLAIN) -> None:
-    """Starts a shim and returns when the guest has started. The shim inherits the lock and the pipe `alive`."""
+async def start(
+    directory: ShimDirectory,
+    lock: int,
+    clock: Clock,
+    *,
+    program: str = PLAIN,
+    environ: Mapping[str, str] = ENV,
+) -> None:
+    """Starts a shim and returns when the guest has started. The shim inherits the lock and the pipe `alive`.
+
+    Programs of the guest get `environ` only if the order says so; it is in no file.
+    """
     alive = os.open(directory.state / "alive", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         failure = await _detached(
-            directory, "run", (lock, alive), clock, program=program, within=_START_TIMEOUT
+            directory,
+            "run",
+            (lock, alive),
+            clock,
+            program=program,
+            within=_START_TIMEOUT,
+            environ=environ,
         )
     finally:
         os.close(alive)
@@ -107,6 +123,7 @@ async def reap(
     *,
     program: str = PLAIN,
     within: float = POWER_OFF_TIMEOUT,
+    environ: Mapping[str, str] = ENV,
 ) -> None:
     """Kills what is left of a VM whose shim was killed, and writes its exit record.
 
@@ -117,7 +134,9 @@ async def reap(
             return
         if lock is None:
             raise DriverFailed(f"{directory.name} is being reaped")
-        failure = await _detached(directory, "reap", (lock,), clock, program=program, within=within)
+        failure = await _detached(
+            directory, "reap", (lock,), clock, program=program, within=within, environ=environ
+        )
     if failure is None:
         raise DriverFailed(f"{directory.name} cannot be reaped: its processes have not ended yet")
     if directory.shim_state() is ShimState.ORPHANED:
@@ -132,6 +151,7 @@ async def _detached(
     *,
     program: str,
     within: float,
+    environ: Mapping[str, str],
 ) -> str | None:
     """Starts a process that detaches itself, and waits until it closes its last handle, `ready`.
 
@@ -148,7 +168,7 @@ async def _detached(
             stdin=asyncio.subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env=ENV,
+            env=dict(environ),
             cwd="/",
             pass_fds=passed,
         )

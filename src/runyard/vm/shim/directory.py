@@ -147,6 +147,7 @@ class ShimDirectory:
             state=VmState.EXITED,
             exit_code=ended.exit_code,
             exit_reason=ended.exit_reason,
+            exit_status=ended.status,
             finished_at=ended.finished_at or None,
         )
 

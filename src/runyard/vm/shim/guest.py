@@ -4,7 +4,8 @@ A driver whose VM is one program (`tart run NAME …`) uses `Guest` as it is. A 
 `vm/process/shim.py` adds a sandbox, a network, a control group and a limit of disk space.
 
     order.json   argv       the program and its arguments; nothing secret: every user of the host can read them
-                 env        its whole environment; the mark is added
+                 env        its environment; the mark is added
+                 inherit    whether it also gets the shim's environment, which its starter chose; left out: no
                  cwd        its working directory; left out: /
                  mark       the VM's directory: by it a killed shim's processes are found again
                  users      ids of users that belong to this VM alone; left out: none
@@ -68,13 +69,22 @@ class Guest:
         child = subprocess.Popen(
             argv,
             stdin=stdin,
-            env={**self.order["env"], **mark_variables(self.mark)},
+            env={**self.environment(), **mark_variables(self.mark)},
             cwd=self.order.get("cwd") or "/",
             start_new_session=True,
             **options,
         )
         child.returncode = 0  # or Popen warns about a process that was not waited for
         return child.pid
+
+    def environment(self) -> dict[str, str]:
+        """The variables of its programs, without the mark."""
+        inherited = os.environ if self.order.get("inherit") else {}
+        return {**inherited, **self.order["env"]}
+
+    def visible(self, data: bytes) -> bytes:
+        """What of its output may be kept, and what was held back before; empty bytes: it is the end of the output."""
+        return data
 
     def work(self, host: Host, now: float) -> float | None:
         """Does what is due; returns the seconds until something is, None if nothing ever is."""
@@ -90,10 +100,10 @@ class Guest:
 
     # ── its end ─────────────────────────────────────────────────────────────────────────────────
 
-    def last_call(self) -> tuple[int, float]:
-        """The signal that the command gets before it is killed, and the seconds for that; 0: it is killed at once."""
+    def last_calls(self) -> list[tuple[Callable[[], None], float]]:
+        """What is tried before the command is killed, each with the seconds that it gets."""
         word, seconds = self.order.get("end") or ("", 0.0)
-        return (named_signal(word), seconds) if word else (0, 0.0)
+        return [(lambda: os.kill(self.pid, named_signal(word)), seconds)] if word else []
 
     def power_off(self) -> None:
         """Begins to kill it; the shim kills what remains."""

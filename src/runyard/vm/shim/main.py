@@ -91,7 +91,7 @@ class Shim:
     def _start(self) -> None:
         output, output_writer = os.pipe()
         os.set_blocking(output, False)
-        self._inputs[output] = self._on_output
+        self._inputs[output] = self._on_guest_output
         try:
             self.guest.start(self, output_writer)
         finally:
@@ -165,6 +165,9 @@ class Shim:
             self._shut_down()
         self._reap_children()
 
+    def _on_guest_output(self, data: bytes) -> None:
+        self._on_output(self.guest.visible(data))
+
     def _on_output(self, data: bytes) -> None:
         self.console.write(data)
 
@@ -217,10 +220,11 @@ class Shim:
 
     def _last_call(self) -> None:
         """Lets the guest's program end in order, if it is one that should."""
-        number, seconds = self.guest.last_call()
-        if number and self.guest.pid and self.status is None:
-            os.kill(self.guest.pid, number)
-            self._wait_for_end(time.monotonic() + seconds)
+        for end, seconds in self.guest.last_calls():
+            if self.guest.pid and self.status is None:
+                with contextlib.suppress(OSError, subprocess.SubprocessError):
+                    end()
+                    self._wait_for_end(time.monotonic() + seconds)
 
     def _wait_for_end(self, until: float) -> None:
         while self.status is None and (left := until - time.monotonic()) > 0:
@@ -237,7 +241,8 @@ class Shim:
 
     def _drain(self) -> None:
         """Writes the guest's last output to the console log."""
-        shown = [self._on_output, *([self._polling.show_runner] if self._polling else [])]
+        shown = [self._on_guest_output, self._on_output]
+        shown += [self._polling.show_runner] if self._polling else []
         for handle, act in list(self._inputs.items()):
             while act in shown:
                 try:
@@ -247,6 +252,7 @@ class Shim:
                 if not data:
                     break
                 act(data)
+        self._on_guest_output(b"")
 
     def _close(self, finished_at: float) -> None:
         code = self.guest.report() if self.code is None else self.code

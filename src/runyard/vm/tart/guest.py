@@ -8,6 +8,7 @@ no longer needed. The shim watches for it, because the agent may be away.
                  stop  the command that powers this one off
 
 Invariants:
+- The password of tart's VNC server, which `tart run` prints, is in no log.
 - When the VM has ended, both copies are gone, also after the shim was killed: reaping it wipes them. They stay after a
   run that tart has refused: the VM is started again, with them.
 - A VM whose shim was killed counts as ended when tart no longer lists it as running. On macOS its processes are found
@@ -18,7 +19,10 @@ Invariants:
 import contextlib
 import json
 import os
+import re
+import signal
 import subprocess
+from collections.abc import Callable
 from typing import Any
 
 from runyard.vm.shim import main as shim
@@ -28,6 +32,9 @@ from runyard.vm.tart.refusal import refuses_more_vms
 _EVERY = 0.5  # seconds
 _REFUSES_WITHIN = 10.0  # seconds; a macOS guest has no job so soon
 _COMMAND = 15.0  # seconds for one command of tart
+_STOP = 3.0  # seconds that `tart stop` gets before `tart run` is interrupted directly
+_VNC, _PASSWORD = b"vnc://", re.compile(rb"vnc://:[^@\s]*@")
+_LONGEST = 200  # bytes of an address with its password
 
 
 class TartGuest(Guest):
@@ -38,6 +45,26 @@ class TartGuest(Guest):
         vm = os.path.dirname(state)  # noqa: PTH120 pathlib is slow to import
         # First the one that the guest removes. They do not depend on the order, which may be damaged.
         self._copies = [f"{vm}/token/sa_token", f"{vm}/env/sa_token"]
+        self._held = b""  # the end of the output, if it may be the beginning of a password
+
+    def visible(self, data: bytes) -> bytes:
+        """Hides the password of tart's VNC server."""
+        text = self._held + data
+        end = _end_of_what_is_known(text) if data else len(text)
+        self._held = text[end:]
+        return _PASSWORD.sub(b"vnc://:REDACTED@", text[:end])
+
+    def last_calls(self) -> list[tuple[Callable[[], None], float]]:
+        """`tart stop` first; if that hangs, `tart run` is interrupted with all its processes."""
+        seconds = self.order["end"][1]
+        return [(self._stop, _STOP), (self._interrupt, max(0.0, seconds - _STOP))]
+
+    def _stop(self) -> None:
+        quiet = subprocess.DEVNULL
+        self.spawn(self.order["stop"], stdout=quiet, stderr=quiet)
+
+    def _interrupt(self) -> None:
+        os.killpg(self.pid, signal.SIGINT)
 
     def work(self, host: Host, now: float) -> float | None:
         """Wipes the second copy once the guest has removed the first."""
@@ -82,7 +109,7 @@ class TartGuest(Guest):
             argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            env=self.order["env"],
+            env=self.environment(),
             start_new_session=True,
         ) as child:
             try:
@@ -105,6 +132,15 @@ class TartGuest(Guest):
             with contextlib.suppress(OSError):
                 os.unlink(path)  # noqa: PTH108 pathlib is slow to import
         self._copies = []
+
+
+def _end_of_what_is_known(text: bytes) -> int:
+    """How much of the output cannot be the beginning of an address whose rest has not arrived yet."""
+    last = text.rfind(_VNC)
+    if last >= 0 and len(text) - last < _LONGEST and not re.search(rb"[@\s]", text[last:]):
+        return last
+    sizes = range(len(_VNC) - 1, 0, -1)
+    return len(text) - next((size for size in sizes if text.endswith(_VNC[:size])), 0)
 
 
 def _runs(entry: dict[str, Any]) -> bool:

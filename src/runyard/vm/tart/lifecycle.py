@@ -30,7 +30,8 @@ from runyard.vm.tart.slots import Slots
 
 PROGRAM = "runyard.vm.tart.guest"
 UP = (ShimState.BOOTING, ShimState.RUNNING)
-_SHUT_DOWN = ("sudo", "-n", "shutdown", "-h", "now")
+# Tried in this order: the agent of most images runs as a user without rights, that of some as root without sudo.
+_SHUT_DOWN = (("sudo", "-n", "shutdown", "-h", "now"), ("/sbin/shutdown", "-h", "now"))
 
 
 class Lifecycle:
@@ -103,7 +104,10 @@ class Lifecycle:
                 async with self._slots.one(directory.name):
                     with map_os_errors(f"{directory.name} cannot be started"):
                         directory.write_order(self._order(directory))
-                        await control.start(directory, lock, self._clock, program=PROGRAM)
+                        environ = self._tart.bare_environment
+                        await control.start(
+                            directory, lock, self._clock, program=PROGRAM, environ=environ
+                        )
         window = self._tart.settings.start_window
         gone = await control.wait_gone(directory, self._clock, within=window)
         if gone and await self.take_back_refused(directory):
@@ -116,6 +120,7 @@ class Lifecycle:
         common = {
             "argv": self._tart.run_argv(directory.name, {}),
             "env": self._tart.public_environment(),
+            "inherit": True,
             "mark": str(directory.path),
             "name": directory.name,
             "list": list(self._tart.list_argv()),
@@ -162,7 +167,7 @@ class Lifecycle:
         No command of tart is waited for after the grace period: one that hangs must not delay the power-off.
         """
         if directory.shim_state() is ShimState.ORPHANED:
-            await control.reap(directory, self._clock, program=PROGRAM)
+            await self._reap(directory)
         if directory.shim_state() not in UP:
             return
         if grace > 0 and await self._shut_down(directory, grace):
@@ -181,17 +186,26 @@ class Lifecycle:
         until = self._clock.monotonic() + grace
         with contextlib.suppress(TimeoutError):
             async with self._clock.timeout(grace):
-                while directory.alive():
-                    try:
-                        await self._tart.execute(directory.name, *_SHUT_DOWN)
-                    except Unreachable:  # it may still boot
-                        await self._clock.sleep(self._tart.settings.ask_again)
-                        continue
-                    except VmError:  # its agent may end before it has answered
+                for command in _SHUT_DOWN:
+                    if await self._asked(directory, command):
                         break
-                    break
         left = max(0.0, until - self._clock.monotonic())
         return await control.wait_gone(directory, self._clock, within=left)
+
+    async def _asked(self, directory: TartDirectory, command: tuple[str, ...]) -> bool:
+        """Run a command in the guest as soon as its agent answers; returns whether the guest has obeyed."""
+        while directory.alive():
+            try:
+                await self._tart.execute(directory.name, *command)
+            except Unreachable:  # it may still boot
+                await self._clock.sleep(self._tart.settings.ask_again)
+            except (
+                VmError
+            ):  # no such command or no right; or its agent ended before it had answered
+                return False
+            else:
+                return True
+        return True
 
     # ── delete ──────────────────────────────────────────────────────────────────────────────────
 
@@ -201,7 +215,7 @@ class Lifecycle:
             if not directory.exists():
                 return
             if directory.shim_state() is ShimState.ORPHANED:
-                await control.reap(directory, self._clock, program=PROGRAM)
+                await self._reap(directory)
             if directory.shim_state() in UP:
                 raise DriverFailed(f"{directory.name} is running: stop it first")
             # The shim ends after it has written the exit record.
@@ -216,7 +230,13 @@ class Lifecycle:
 
     async def reap(self, directory: TartDirectory, *, within: float) -> None:
         """End what is left of a VM whose shim was killed."""
-        await control.reap(directory, self._clock, program=PROGRAM, within=within)
+        await self._reap(directory, within=within)
+
+    async def _reap(
+        self, directory: TartDirectory, *, within: float = control.POWER_OFF_TIMEOUT
+    ) -> None:
+        environ = self._tart.bare_environment
+        await control.reap(directory, self._clock, program=PROGRAM, within=within, environ=environ)
 
     @contextlib.asynccontextmanager
     async def _only(self, directory: TartDirectory) -> AsyncIterator[None]:

@@ -19,7 +19,7 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
     set: float = 60.0
     ip: float = 10.0
     exec: float = 15.0  # of commands that the driver itself runs in a guest
-    delete: float = 300.0
+    delete: float = 90.0
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
