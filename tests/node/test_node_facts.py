@@ -2,11 +2,12 @@
 
 from typing import Any, Literal
 
+import msgspec
 import pytest
 from tests.node.pod_model import SETTINGS, record
 
 from runyard.kube.objects import Reader
-from runyard.node.facts import HostPod, facts_of, status_patch, vm_spec
+from runyard.node.facts import HostPod, facts_of, polls_itself, status_patch, vm_spec
 from runyard.node.plans.actions import Report
 from runyard.node.plans.spec import UnsupportedSpec
 from runyard.node.plans.values import Outcome
@@ -148,6 +149,19 @@ def test_a_guest_polls_where_its_pool_says_and_never_itself(
         return
     spec = vm_spec(bound, record(), settings, token="t")
     assert (dict(spec.env)[names.ENV_DISPATCH_URL], spec.polling) == (polled, None)
+
+
+@pytest.mark.parametrize("url", [HERE, "http://localhost/x", "http://[::1]/x"])
+@pytest.mark.parametrize("by_pool", [True, False])
+def test_a_host_that_refuses_no_loopback_passes_the_environment_on_and_says_so(
+    url: str, *, by_pool: bool
+) -> None:
+    settings = Settings(node_name="n", refuse_loopback=False)
+    annotations = {names.GUEST_DISPATCH_URL: url} if by_pool else {}
+    spec = vm_spec(runner_pod(ALL if by_pool else url, annotations), record(), settings, token="t")
+    assert dict(spec.env)[names.ENV_DISPATCH_URL] == url and spec.polling is None
+    assert polls_itself(spec, settings)
+    assert not polls_itself(spec, msgspec.structs.replace(settings, runtime="process"))
 
 
 @pytest.mark.parametrize("pool", ["", POOL])

@@ -197,18 +197,22 @@ def test_writes_carry_the_version_that_they_were_decided_on() -> None:
 
 
 OUTCOMES = {
-    "clean": (0, "", (0, "Completed")),
-    "failed": (3, "", (3, "Error")),
-    "driver failed": (None, "VZErrorDomain", (1, names.REASON_RUN_FAILED)),
-    "no code and no reason": (None, "", (0, names.REASON_RUN_EXITED)),
+    "clean": (0, "", None, (0, "Completed")),
+    "failed": (3, "", None, (3, "Error")),
+    "failed, and tart with it": (3, "", 1, (3, "Error")),
+    "driver failed": (None, "VZErrorDomain", None, (1, names.REASON_RUN_FAILED)),
+    "tart failed": (None, "VZErrorDomain", 2, (2, names.REASON_RUN_FAILED)),
+    "tart was killed": (None, "killed", -9, (1, names.REASON_RUN_FAILED)),
+    "no code and no reason": (None, "", 0, (0, names.REASON_RUN_EXITED)),
 }
 
 
-@pytest.mark.parametrize(("code", "reason", "expected"), OUTCOMES.values(), ids=OUTCOMES)
+@pytest.mark.parametrize(("code", "reason", "status", "expected"), OUTCOMES.values(), ids=OUTCOMES)
 def test_the_outcome_follows_from_exit_code_and_reason(
-    code: int | None, reason: str, expected: tuple[int, str]
+    code: int | None, reason: str, status: int | None, expected: tuple[int, str]
 ) -> None:
-    ended = outcome_of(view(VmState.EXITED, exit_code=code, exit_reason=reason), NOW)
+    vm = view(VmState.EXITED, exit_code=code, exit_reason=reason, exit_status=status)
+    ended = outcome_of(vm, NOW)
     assert (ended.exit_code, ended.reason) == expected
 
 

@@ -43,7 +43,19 @@ def test_an_unsupported_variable_is_named_in_the_error(variable: EnvVar, words: 
 
 
 CPUS = {"8": 8000, "4500m": 4500, "0.5": 500, "1m": 1}
-MEMORIES = {"14336Mi": 14336, "16Gi": 16384, "1G": 953, "1073741824": 1024, "1": 1}
+MEMORIES = {
+    "14336Mi": 14336,
+    "16Gi": 16384,
+    "1G": 953,
+    "1073741824": 1024,
+    "1": 1,
+    "4e9": 3814,
+    "8E+9": 7629,
+    "128974848000m": 123,
+    "1.Gi": 1024,
+    "+.5Gi": 512,
+    "1Pi": 1 << 30,
+}
 
 
 @pytest.mark.parametrize(("text", "milli"), CPUS.items(), ids=list(CPUS))
@@ -56,7 +68,9 @@ def test_memory_quantities_become_mebibytes(text: str, mebibytes: int) -> None:
     assert memory_mb({"memory": text}, 9) == mebibytes
 
 
-@pytest.mark.parametrize("text", ["", "lots", "-1", "8 ", "1e400", "9" * 400, "4Zi"])
+@pytest.mark.parametrize(
+    "text", ["", "lots", "-1", "8 ", "1e400", "9" * 400, "4Zi", "4K", "1e30", "Gi", "."]
+)
 def test_an_invalid_quantity_is_refused(text: str) -> None:
     with pytest.raises(UnsupportedSpec, match="quantity"):
         memory_mb({"memory": text}, 1)

@@ -11,6 +11,7 @@ from runyard.sim.driver import Host, SimDriver
 from runyard.telemetry.catalogue import TART_KUBELET_UNOWNED_VMS as UNOWNED_VMS
 from runyard.vm.contract import Fault
 from runyard.wire import names
+from runyard.wire.instants import from_rfc3339
 
 TWO_SLOTS = Host(boot_seconds=5.0, bandwidth=1e9, image_bytes=1e9, max_running=2)
 
@@ -18,6 +19,11 @@ TWO_SLOTS = Host(boot_seconds=5.0, bandwidth=1e9, image_bytes=1e9, max_running=2
 def waiting(pod: dict[str, Any] | None) -> dict[str, str]:
     assert pod is not None
     return dict(pod["status"]["containerStatuses"][0]["state"].get("waiting", {}))
+
+
+def measured(harness: AgentHarness, name: str) -> float:
+    lines = harness.meters[-1].exposition().decode().splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(name + "{"))
 
 
 def test_a_pod_waits_for_a_slot_that_another_tool_uses_and_no_third_vm_is_started(
@@ -37,6 +43,42 @@ def test_a_pod_waits_for_a_slot_that_another_tool_uses_and_no_third_vm_is_starte
         assert await harness.until_phase("b", "Running", within=30) < 15
         assert harness.meters[-1].get(UNOWNED_VMS) == 1
         assert harness.driver.view("packer-build") is not None
+
+    play(scenario, tmp_path, host=TWO_SLOTS)
+
+
+def test_the_wait_for_a_slot_is_not_part_of_a_pods_run_nor_of_its_boot(tmp_path: Path) -> None:
+    async def scenario(harness: AgentHarness) -> None:
+        harness.driver.add_foreign_vm("packer-build")
+        harness.guests["a"] = 300.0
+        await harness.add_pod("a")
+        await harness.until_phase("a", "Running")
+        await harness.add_pod("b")
+        bound_at = harness.clock.now()
+        await harness.until_phase("a", "Succeeded", within=600)
+        await harness.until_phase("b", "Running", within=30)
+        pod = await harness.pod("b")
+        assert pod is not None
+        state = pod["status"]["containerStatuses"][0]["state"]["running"]
+        assert from_rfc3339(state["startedAt"]) - bound_at > 200
+        assert measured(harness, "tart_kubelet_pod_provision_delay_seconds_count") == 2
+        boots = measured(harness, "tart_kubelet_vm_boot_duration_seconds_sum")
+        assert boots < 2 * (harness.driver.host.boot_seconds + 10)
+
+    play(scenario, tmp_path, host=TWO_SLOTS)
+
+
+def test_a_vm_that_waited_for_a_slot_and_vanished_has_not_run(tmp_path: Path) -> None:
+    async def scenario(harness: AgentHarness) -> None:
+        for name in ("packer-1", "packer-2"):
+            harness.driver.add_foreign_vm(name)
+        await harness.add_pod("a")
+        await harness.clock.sleep(120)
+        assert waiting(await harness.pod("a"))["reason"] == names.WAITING_SLOT
+        (ours,) = [vm.name for vm in await harness.driver.list() if vm.owned]
+        await harness.driver.delete(ours)
+        harness.driver.kill("packer-1")
+        await harness.until_phase("a", "Running", within=120)
 
     play(scenario, tmp_path, host=TWO_SLOTS)
 

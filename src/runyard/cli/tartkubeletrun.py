@@ -109,6 +109,7 @@ def settings_of(flags: Flags, node: str, opened: Opened, address: str) -> Settin
         memory_mb=flags.host_memory_mb or _MEMORY_MB,
         gc=not flags.disable_vm_gc,
         poller=flags.poller,
+        refuse_loopback=False,  # existing hosts pass the Pods' environment on unchanged
         server_ca=server_ca(flags.server_ca_file),
         runner_directory=flags.runner_directory,
         fleet=flags.node_labels.get(names.NODE_FLEET, ""),

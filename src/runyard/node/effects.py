@@ -12,7 +12,14 @@ from runyard.kube.objects import Reader
 from runyard.node.deadlines import hung, within
 from runyard.node.deps import Deps
 from runyard.node.environment import with_plain_values
-from runyard.node.facts import HostPod, account_of, created_at, status_patch, vm_spec
+from runyard.node.facts import (
+    HostPod,
+    account_of,
+    created_at,
+    polls_itself,
+    status_patch,
+    vm_spec,
+)
 from runyard.node.images import ImageStore
 from runyard.node.metrics import BOOT_DURATION, PROVISION_DELAY
 from runyard.node.plans import actions as do
@@ -96,7 +103,7 @@ class Effects:
         return _reader.of(raw)
 
     async def save(self, pod: HostPod | None, record: Record) -> None:
-        """Write the record; the first record emits an event, the first start and boot are measured."""
+        """Write the record; the first record emits an event, the first boot is measured."""
         before = self._ledger.get(record.uid)
         self._ledger.save(record)
         if pod is None:
@@ -104,7 +111,7 @@ class Effects:
         if before is None and record.phase is Phase.INTENDED:
             await self._emit_creating(pod, record)
         elif before is not None:
-            self._measure(pod, before, record)
+            self._measure_boot(before, record)
 
     async def create(self, pod: HostPod, record: Record) -> None:
         """Get the guest's token, resolve its environment, clone the image."""
@@ -112,6 +119,8 @@ class Effects:
         token = await self._token(pod) if pod.spec.automount_service_account_token else ""
         plain = await with_plain_values(deps.kube, pod, node=deps.settings.node_name)
         spec = vm_spec(plain, record, deps.settings, token=token)
+        if polls_itself(spec, deps.settings):
+            await self._emit_polls_itself(pod)
         try:
             seconds = deps.settings.deadlines.clone
             async with within(deps.clock, seconds, hung(f"clone of {spec.name}", seconds)):
@@ -125,8 +134,8 @@ class Effects:
         finally:
             self._touch(record.uid)
 
-    async def start(self, action: do.StartVm) -> None:
-        """Start the VM."""
+    async def start(self, pod: HostPod, record: Record, action: do.StartVm) -> None:
+        """Start the VM; what it took to come so far is measured once, when that has succeeded."""
         try:
             seconds = self._deps.settings.deadlines.start
             limit = hung(f"start of {action.vm}", seconds)
@@ -134,6 +143,7 @@ class Effects:
                 await self._deps.driver.start(action.vm)
         finally:
             self._touch(action.uid)
+        self._measure_start(pod, record)
 
     async def stop(self, action: do.StopVm) -> None:
         """Request a shutdown from the guest, wait, power off."""
@@ -211,13 +221,23 @@ class Effects:
             message=f"creating VM {record.vm}",
         )
 
-    def _measure(self, pod: HostPod, before: Record, after: Record) -> None:
-        meter = self._deps.meter
-        if before.started_at is None and after.started_at is not None:
-            created = created_at(pod)
-            if created is not None:
-                delay = max(0.0, after.started_at - created)
-                meter.observe(PROVISION_DELAY, delay, pool=after.pool)
+    async def _emit_polls_itself(self, pod: HostPod) -> None:
+        await self._recorder.event(
+            PODS,
+            pod.metadata,
+            type="Warning",
+            reason=names.EVENT_POLLS_ITSELF,
+            message=f"{names.ENV_DISPATCH_URL} is on loopback, which in a VM is the guest itself: it will get no job",
+        )
+
+    def _measure_boot(self, before: Record, after: Record) -> None:
         if before.booted_at is None and after.booted_at is not None:
             started = after.started_at if after.started_at is not None else after.booted_at
-            meter.observe(BOOT_DURATION, max(0.0, after.booted_at - started), pool=after.pool)
+            seconds = max(0.0, after.booted_at - started)
+            self._deps.meter.observe(BOOT_DURATION, seconds, pool=after.pool)
+
+    def _measure_start(self, pod: HostPod, record: Record) -> None:
+        created = created_at(pod)
+        if created is not None and record.started_at is not None:
+            delay = max(0.0, record.started_at - created)
+            self._deps.meter.observe(PROVISION_DELAY, delay, pool=record.pool)

@@ -151,13 +151,21 @@ def _polling(pod: HostPod, urls: PollUrls, settings: Settings) -> HostPolling | 
     if poller != names.POLLER_GUEST:
         raise UnsupportedSpec(f"annotation {names.POLLER} is {poller!r}: use host or guest")
     in_vm = settings.runtime == names.NODE_RUNTIME_TART
-    url = url_for_guest(urls, reaches=lambda url: not (in_vm and _is_loopback(url)))
+    refused = in_vm and settings.refuse_loopback
+    url = url_for_guest(urls, reaches=lambda url: not (refused and _is_loopback(url)))
     if url is None:
         raise UnsupportedSpec(
             f"the guest would poll {urls.pool or url_for_host(urls)}, which is the guest itself: give the pool the"
             f" annotation {names.GUEST_DISPATCH_URL} with a URL that reaches the server, or {names.POLLER}: host"
         )
     return url
+
+
+def polls_itself(spec: VmSpec, settings: Settings) -> bool:
+    """Whether the guest is a VM that polls loopback, which is the guest itself."""
+    url = dict(spec.env).get(names.ENV_DISPATCH_URL, "")
+    in_vm = settings.runtime == names.NODE_RUNTIME_TART
+    return spec.polling is None and in_vm and _is_loopback(url)
 
 
 def _is_loopback(url: str) -> bool:

@@ -312,7 +312,7 @@ class ImageStore:
                     self._wake(key)
 
     def _failed(self, image: str, error: Exception) -> _Failure:
-        text = bounded(f"{type(error).__name__}: {error}")
+        text = bounded(str(error) or type(error).__name__)
         fault = error.fault if isinstance(error, VmError) else None
         self._deps.log.warning("image pull failed", image=image, error=text)
         before = self._failures.get(image)

@@ -19,7 +19,7 @@ from runyard.node.facts import HostPod, facts_of
 from runyard.node.images import ImageStore, backoff
 from runyard.node.metrics import count_action
 from runyard.node.plans import actions as do
-from runyard.node.plans.pod import Snapshot, create_failed, differs, plan_pod
+from runyard.node.plans.pod import Snapshot, create_failed, differs, not_started, plan_pod
 from runyard.node.plans.reasons import Why
 from runyard.node.plans.spec import UnsupportedSpec
 from runyard.node.plans.values import Record, vm_name
@@ -258,10 +258,10 @@ class PodLoop:
             if isinstance(action, do.CreateVm):
                 await self._effects.create(pod, record)
             else:
-                await self._effects.start(action)
+                await self._effects.start(pod, record, action)
                 self._holds.pop(target.uid, None)
         except (VmError, UnsupportedSpec, OSError, KubeError, TransportError) as error:
-            report = self._failed(target, record, action, error)
+            report = await self._failed(target, record, action, error)
             if differs(facts_of(pod, self._deps.settings, self._deps.clock.now()), report):
                 await self._apply_to_pod(
                     target,
@@ -270,14 +270,18 @@ class PodLoop:
             return True
         return False
 
-    def _failed(
+    async def _failed(
         self, target: _Target, record: Record, action: do.Action, error: Exception
     ) -> do.Report:
         """Count a failure, decide when to try again, and return what the Pod's status says about it."""
-        deps, text = self._deps, f"{type(error).__name__}: {error}"
+        deps, text = self._deps, str(error) or type(error).__name__
         count_action(deps.meter, action, error_slug(error))
         failures, _ = self._holds.get(target.uid, (0, 0.0))
         if isinstance(error, SlotsFull):
+            if isinstance(
+                action, do.StartVm
+            ):  # the start was refused before anything of the VM ran
+                await self._effects.save(target.pod, not_started(record))
             # No failure: it waits for another VM's end, and tries again at once after it.
             target.wait = deps.settings.slots_full_every
             deps.log.info("waiting for a VM slot", pod=target.key, vm=record.vm, detail=str(error))

@@ -13,11 +13,11 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
 
     resolve: float = 60.0
     pull_stall: float = 900.0  # without any progress; longer than the drivers' own limit
-    clone: float = 300.0
+    clone: float = 1500.0  # longer than the drivers' own limits: two copies of a whole image
     start: float = 120.0
     stop_margin: float = STOP_MARGIN  # on top of the grace period
     delete: float = 300.0
-    list: float = 30.0
+    list: float = 60.0  # the drivers try again within it
     probe: float = 15.0
 
 
@@ -40,6 +40,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     poller: Literal["host", "guest"] = "guest"
     """Who asks the server for a job: a script in the guest, or this host, which then starts the runner in the guest. A
     Pod's annotation `runyard.dev/poller` goes first."""
+    refuse_loopback: bool = True
+    """Whether a guest in a VM that would poll loopback, which is the guest itself, is refused. Otherwise its Pod's
+    environment is passed on unchanged, with an event."""
     server_ca: str = ""  # certificates (PEM) by which this host checks the server when it polls
     runner_directory: str = ""  # of the Actions runner in guests; empty: the usual places
     runner_archive: str = ""  # on this host, for guests without a runner

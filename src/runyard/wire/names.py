@@ -102,6 +102,7 @@ REASON_RUN_EXITED = "TartRunExited"
 REASON_RUN_FAILED = "TartRunFailed"
 REASON_NODE_READY = "TartKubeletReady"
 EVENT_CREATING_VM = "CreatingVM"
+EVENT_POLLS_ITSELF = "PollsLoopback"
 WAITING_PULL = "Pulling"  # why a Pod's container does not run yet
 WAITING_BOOT = "ContainerCreating"
 WAITING_SLOT = "SlotsFull"

@@ -138,6 +138,11 @@ def create_failed(error: str, fault: Fault | None) -> Report:
     return Report(phase="Pending", reason=reason, message=bounded(error), waiting=waiting)
 
 
+def not_started(record: Record) -> Record:
+    """Return the record of a VM whose start was refused because too many VMs run: its time has not begun."""
+    return msgspec.structs.replace(record, phase=Phase.CREATED, started_at=None, booted_at=None)
+
+
 def differs(pod: PodFacts, report: Report) -> bool:
     """Return whether a report differs from the Pod's status."""
     current = (pod.phase, pod.reason, pod.message, pod.pod_ip, pod.ready, pod.container)
@@ -158,7 +163,7 @@ def outcome_of(vm: VmView, now: float) -> Outcome:
         reason = PodReason.COMPLETED if vm.exit_code == 0 else PodReason.ERROR
         code = vm.exit_code
     elif vm.exit_reason:
-        reason, code = PodReason.TART_RUN_FAILED, 1
+        reason, code = PodReason.TART_RUN_FAILED, max(1, vm.exit_status or 1)
     else:
         reason, code = PodReason.TART_RUN_EXITED, 0
     message = bounded(vm.exit_reason)

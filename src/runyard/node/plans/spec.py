@@ -10,19 +10,17 @@ from typing import Any
 
 import msgspec
 
-_QUANTITY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)([A-Za-z]{0,2})")
-_CPU_UNITS = {"": Decimal(1000), "m": Decimal(1), "k": Decimal(1_000_000)}
-_MEMORY_UNITS = {
+# As Kubernetes reads them: a number with a decimal or binary unit, or with an exponent.
+_QUANTITY = re.compile(
+    r"\+?(\d{1,24}\.?\d{0,9}|\.\d{1,9})(?:[eE]([+-]?\d{1,2})|(|[numkMGTPE]|[KMGTPE]i))"
+)
+_UNITS = {
     "": Decimal(1),
-    "k": Decimal(10**3),
-    "M": Decimal(10**6),
-    "G": Decimal(10**9),
-    "T": Decimal(10**12),
-    "Ki": Decimal(2**10),
-    "Mi": Decimal(2**20),
-    "Gi": Decimal(2**30),
-    "Ti": Decimal(2**40),
+    **{unit: Decimal(10) ** (-3 * n) for n, unit in enumerate("mun", 1)},
+    **{unit: Decimal(10) ** (3 * n) for n, unit in enumerate("kMGTPE", 1)},
+    **{f"{unit}i": Decimal(2) ** (10 * n) for n, unit in enumerate("KMGTPE", 1)},
 }
+_LARGEST = Decimal(10) ** 21
 _REFERENCE = re.compile(r"\$\$|\$\(([^()]*)\)")
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")  # what the guest's shell can export
 
@@ -94,17 +92,19 @@ def _value(variable: EnvVar, fields: Mapping[str, str]) -> str:
 def cpu_milli(resources: Mapping[str, str], default: int) -> int:
     """The requested CPU in thousandths of a processor."""
     text = resources.get("cpu")
-    return default if text is None else max(1, int(_quantity(text, _CPU_UNITS)))
+    return default if text is None else max(1, int(_quantity(text) * 1000))
 
 
 def memory_mb(resources: Mapping[str, str], default: int) -> int:
     """The requested memory in whole mebibytes."""
     text = resources.get("memory")
-    return default if text is None else max(1, int(_quantity(text, _MEMORY_UNITS) / 2**20))
+    return default if text is None else max(1, int(_quantity(text) / 2**20))
 
 
-def _quantity(text: str, units: Mapping[str, Decimal]) -> Decimal:
+def _quantity(text: str) -> Decimal:
     found = _QUANTITY.fullmatch(text)
-    if found is None or found[2] not in units:
-        raise UnsupportedSpec(f"resource quantity {text[:64]!r} is invalid: use 500m, 2 or 4Gi")
-    return Decimal(found[1]) * units[found[2]]
+    if found is not None:
+        scale = Decimal(10) ** int(found[2]) if found[2] else _UNITS[found[3]]
+        if (value := Decimal(found[1]) * scale) < _LARGEST:
+            return value
+    raise UnsupportedSpec(f"resource quantity {text[:64]!r} is invalid: use 500m, 2 or 4Gi")
