@@ -6,6 +6,8 @@ gives the same run.
 
 from typing import Literal
 
+import math
+
 import msgspec
 
 from runyard.embedded.github.model import AccountKind
@@ -67,7 +69,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     pools: tuple[PoolShape, ...] = POOLS
     tenants: tuple[TenantShape, ...] = TENANTS
     machine: Host = MACHINE
-    uplink: float = 0.5 * GB  # bytes a second, shared by the pulls of all hosts
+    uplink: float = math.inf  # bytes a second, shared by the pulls of all hosts
     quiet_limit: float = (
         2 * 3600.0
     )  # after the last job and fault: at rest within this, or it failed
