@@ -32,7 +32,7 @@ image="${1:-}"
 report="${2:-runyard-mac-report.txt}"
 case "$image" in
   "" | -*)
-    sed -n '2,19s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,17s/^# \{0,1\}//p' "$0" >&2
     exit 64
     ;;
 esac

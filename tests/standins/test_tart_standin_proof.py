@@ -125,7 +125,8 @@ def test_the_proof_starts_without_an_image(tart: StandIn, argv: list[str]) -> No
         ["sh", str(SCRIPT), *argv], env=tart.environment, capture_output=True, check=False
     )
     assert done.returncode == 64
-    assert b"sh tools/prove_on_a_mac.sh IMAGE [REPORT]" in done.stderr
+    assert b"sh tools/prove_on_a_mac.sh [--up] [--join] [--service] IMAGE [REPORT]\n" in done.stderr
+    assert b"shellcheck" not in done.stderr
     assert not Path("runyard-mac-report.txt").exists()
 
 

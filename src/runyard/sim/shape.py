@@ -4,9 +4,8 @@ Every number that a run depends on is here, so one `Shape` describes a run compl
 gives the same run.
 """
 
-from typing import Literal
-
 import math
+from typing import Literal
 
 import msgspec
 

@@ -188,7 +188,7 @@ def test_the_search_finds_planted_secrets() -> None:
 def test_describing_a_runner_shows_no_secret(up: Up) -> None:
     search = Search()
     collect(up, search)
-    for pod in up.items(PODS):
+    for pod in until(lambda: up.items(PODS), what="a runner"):
         shown = up.kubectl("get", "pod", pod["metadata"]["name"], "-o", "yaml")
         search.search_in("a Pod's YAML", shown.encode())
     assert search.searched and search.found == []
