@@ -184,10 +184,69 @@ def test_half_an_authority_is_not_replaced(
     assert has_authority(layout)
 
 
+LOGS = {"no log": None, "an empty log": b"", "a torn log": b"torn" * 999}
+COPIES = [(name, log) for name in (stores.KUBE, stores.GITHUB) for log in LOGS]
+
+
+def copy_while_in_use(layout: Layout, name: str) -> Path:
+    """A new store, copied with its log while it is open, as a kill or a backup leaves it."""
+    path = layout.root / name
+    path.unlink()
+    opened = Journal(path) if name == stores.KUBE else RecordStore(path)
+    for each in (path, log_of(path)):
+        shutil.copy(each, f"{each}.copy")
+    opened.close()
+    for each in (path, log_of(path)):
+        Path(f"{each}.copy").replace(each)
+    return path
+
+
+def log_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+@pytest.mark.parametrize(("name", "log"), COPIES)
+def test_a_file_whose_content_was_in_its_log_is_not_taken_for_a_new_store(
+    layout: Layout, name: str, log: str
+) -> None:
+    path, left = copy_while_in_use(layout, name), LOGS[log]
+    log_of(path).unlink() if left is None else log_of(path).write_bytes(left)
+    before = content(layout.root)
+    assert before[name]
+    with pytest.raises(BadDirectory, match=rf"{name} is empty.*{name}-wal.*Restore") as error:
+        stores.check(layout, ALL)
+    assert f'remove "{name}" from' in str(error.value)
+    assert content(layout.root) == before
+
+
+@pytest.mark.parametrize("name", [stores.KUBE, stores.GITHUB])
+def test_a_store_whose_machine_was_killed_is_used(layout: Layout, name: str) -> None:
+    copy_while_in_use(layout, name)
+    before = content(layout.root)
+    stores.check(layout, ALL)
+    assert content(layout.root) == before
+    begin(layout)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
+
+
+@pytest.mark.parametrize("name", [stores.KUBE, stores.GITHUB])
+def test_an_empty_copy_of_a_store_can_be_given_up_on_purpose(layout: Layout, name: str) -> None:
+    log_of(copy_while_in_use(layout, name)).unlink()
+    give_up(layout, name)
+    begin(layout)
+
+
+def give_up(layout: Layout, name: str) -> None:
+    used = msgspec.json.decode(layout.stores.read_bytes(), type=list[str])
+    layout.stores.write_bytes(msgspec.json.encode([each for each in used if each != name]))
+
+
 def test_a_store_can_be_given_up_on_purpose(layout: Layout) -> None:
     layout.kube.unlink()
-    used = msgspec.json.decode(layout.stores.read_bytes(), type=list[str])
-    layout.stores.write_bytes(msgspec.json.encode([each for each in used if each != stores.KUBE]))
+    give_up(layout, stores.KUBE)
     begin(layout)
     stores.record(layout, ALL)
     assert stores.known(layout) == frozenset(ALL)

@@ -4,10 +4,19 @@ Each component creates its store if there is none, which is right at the first s
 a fleet without its pools, without its jobs, or without its limits. So a start refuses to continue without a store that
 an earlier start has used.
 
-Invariant: a store is recorded only after a start with it has succeeded; an interrupted first start can be repeated.
+A file of SQLite may have a size and no content: while a machine runs, all of it can be in the log beside it, which
+belongs to the file also in a backup.
+
+Invariants:
+- A store is recorded only after a start with it has succeeded; an interrupted first start can be repeated.
+- The check changes no file. A damaged store is reported by the component that opens it.
 """
 
+import shutil
+import sqlite3
+import tempfile
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -67,4 +76,34 @@ def _state(path: Path) -> str:
         content = any(path.iterdir()) if path.is_dir() else path.stat().st_size > 0
     except FileNotFoundError:
         return "missing"
-    return "" if content else "empty"
+    if not content:
+        return "empty"
+    if path.is_file() and _has_no_tables(path):
+        return f"empty without its content in {_log(path).name}, which belongs to it"
+    return ""
+
+
+def _has_no_tables(path: Path) -> bool:
+    """Whether an SQLite file has no tables, together with its log."""
+    path = path.resolve()  # the log is beside the file, not beside a link to it
+    try:
+        if _tables(path, "immutable=1"):  # the file alone
+            return False
+        # Opening a file with its log may change both. A file without tables is small, and so is its log.
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            copy = Path(shutil.copy(path, folder))
+            if _log(path).exists():
+                shutil.copy(_log(path), folder)
+            return not _tables(copy.resolve(), "mode=rw")
+    except sqlite3.Error:
+        return False
+
+
+def _tables(path: Path, how: str) -> int:
+    with closing(sqlite3.connect(f"{path.as_uri()}?{how}", uri=True)) as opened:
+        (count,) = opened.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        return int(count)
+
+
+def _log(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
