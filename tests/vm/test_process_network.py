@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ctypes
 import json
 import os
 import shutil
@@ -21,7 +22,7 @@ from tests.vm.process_harness import ProcessHarness, Way, home, networked, run_o
 
 from runyard.vm.contract import DriverFailed
 from runyard.vm.process import networks, probe
-from runyard.vm.process.addresses import own_addresses
+from runyard.vm.process.addresses import one_of_each, own_addresses
 from runyard.vm.process.isolation import Isolation
 from runyard.vm.process.limits import Limits
 from runyard.vm.shim.processes import descendants, marked, table
@@ -35,6 +36,7 @@ OUTSIDE, BESIDE = (
     f"{_LINK}.{_HOST + 1}",
     f"{_LINK}.{_HOST + 2}",
 )  # another machine, and our side of its link
+NETWORK = "198.51.100"  # only in a namespace of a test's own
 _replace = msgspec.structs.replace
 
 
@@ -102,7 +104,22 @@ async def reached(harness: ProcessHarness, *targets: str, name: str = "caller") 
 
 
 def own() -> tuple[str, ...]:
-    return own_addresses(Path("/proc/net/fib_trie").read_text())
+    return one_of_each(own_addresses(Path("/proc/net/fib_trie").read_text()))
+
+
+@contextlib.contextmanager
+def a_machine_of_its_own(absent: Absent) -> Iterator[None]:
+    """Moves this thread into a new network namespace: as a machine that has nothing but loopback."""
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        absent("ip, as root", "apt-get install iproute2, and run the tests as root too")
+    libc = ctypes.CDLL(None, use_errno=True)
+    with Path("/proc/self/ns/net").open() as before:
+        assert libc.unshare(0x40000000) == 0, os.strerror(ctypes.get_errno())  # CLONE_NEWNET
+        try:
+            subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+            yield
+        finally:
+            assert libc.setns(before.fileno(), 0) == 0, os.strerror(ctypes.get_errno())
 
 
 # ── what a job reaches ──────────────────────────────────────────────────────────────────────────
@@ -128,6 +145,27 @@ def test_a_guest_cannot_reach_this_machine(way: Way, absent: Absent) -> None:
         run_on(held, closed)
         assert [each.accepted for each in listeners] == [0] * len(listeners)
         run_on(_replace(held, network="host"), open_)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", BOXED)
+def test_a_guest_cannot_reach_this_machine_at_an_address_that_a_route_makes_its_own(
+    way: Way, absent: Absent
+) -> None:
+    held = found(way, absent)
+    with a_machine_of_its_own(absent):
+        subprocess.run(["ip", "route", "add", "local", f"{NETWORK}.0/24", "dev", "lo"], check=True)
+        with Listener("0.0.0.0") as listener:
+            targets = [f"{NETWORK}.{number}:{listener.port}" for number in (0, 1, 77, 255)]
+
+            async def scenario(harness: ProcessHarness, *, expected: list[str]) -> None:
+                harness.put_image(CALLER)
+                assert await reached(harness, *targets) == expected
+
+            run_on(held, lambda harness: scenario(harness, expected=[]))
+            run_on(
+                _replace(held, network="host"), lambda harness: scenario(harness, expected=targets)
+            )
 
 
 # A guest that sends to loopback through its way out. No reply can come back, so it does not know what arrived; when the

@@ -3,13 +3,15 @@
 import asyncio
 import os
 import shutil
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from tests.conftest import Absent
 from tests.vm.process_harness import home
-from tests.vm.test_process_network import failing, found
+from tests.vm.test_process_network import NETWORK, a_machine_of_its_own, failing, found
 
 from runyard.vm.process import networks, probe
 from runyard.vm.process.isolation import Isolation
@@ -98,6 +100,27 @@ def test_a_network_through_which_this_machine_is_reached_is_not_used(
     with home() as directory:
         assert asyncio.run(probe._trial(directory, held)) == ""
         assert "10.0.2.2" in asyncio.run(probe._trial(directory, _replace(held, slirp=str(leaky))))
+
+
+@pytest.mark.slow
+def test_a_network_through_which_this_machines_own_networks_are_reached_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, absent: Absent
+) -> None:
+    """The guest is kept from the first address alone, as if the network's length were lost."""
+    held = found("bwrap-users", absent)
+    with a_machine_of_its_own(absent), home() as directory:
+        subprocess.run(["ip", "route", "add", "local", f"{NETWORK}.0/24", "dev", "lo"], check=True)
+        assert asyncio.run(probe._trial(directory, held)) == ""
+        rejected = networks.network_order
+
+        def without_length(*args: Any, **given: Any) -> dict[str, Any] | None:
+            order = rejected(*args, **given)
+            assert order is not None and order["own"] == [f"{NETWORK}.0/24"]
+            return {**order, "own": [f"{NETWORK}.0"]}
+
+        monkeypatch.setattr(probe, "network_order", without_length)
+        failure = asyncio.run(probe._trial(directory, held))
+    assert failure == f"this machine was reached at {NETWORK}.128"
 
 
 # Is ready when a table before the main one leads loopback to the gateway.

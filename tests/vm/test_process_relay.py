@@ -19,6 +19,7 @@ from runyard.vm.process.addresses import (
     ipv4_lack,
     is_local,
     name_server,
+    one_of_each,
     own_addresses,
     resolv_conf,
 )
@@ -239,9 +240,40 @@ def test_the_hosts_addresses_are_those_without_loopback() -> None:
         own_addresses("Main:\n")
 
 
+# Local routes that no interface's address belongs to: of networks, one with a TOS, one in another table; and a
+# transparent proxy's, which leads there for marked packets only.
+ANYIP = """        |-- 198.51.100.0
+           /24 host LOCAL
+           /32 host LOCAL
+        |-- 203.0.113.64
+           /26 host LOCAL tos=16
+Id 100:
+     |-- 0.0.0.0
+        /0 host LOCAL
+     |-- 198.18.0.0
+        /15 host LOCAL
+"""
+
+
+def test_networks_that_are_the_hosts_own_are_found_whole() -> None:
+    networks = ("198.51.100.0/24", "198.51.100.0", "203.0.113.64/26", "198.18.0.0/15")
+    assert own_addresses(FIB_TRIE + ANYIP) == ("192.0.2.7", "172.17.0.1", *networks)
+    all_of_them = "Local:\n     |-- 0.0.0.0\n        /0 host LOCAL\n"
+    assert own_addresses(all_of_them) == ("0.0.0.0/0",)
+
+
+def test_a_network_of_the_hosts_own_is_tried_elsewhere_than_at_its_first_address() -> None:
+    assert one_of_each(("192.0.2.7", "198.51.100.0/24", "203.0.113.0/31")) == (
+        "192.0.2.7",
+        "198.51.100.128",
+        "203.0.113.1",
+    )
+
+
 def test_a_subnet_never_hides_a_network_of_the_host() -> None:
     assert free_subnet(ROUTE + DEFAULT) == "10.0.2.0/24"
     assert free_subnet(ROUTE + DEFAULT + TAKEN) == "10.213.2.0/24"
+    assert free_subnet(ROUTE + DEFAULT, ("192.0.2.7", "10.0.0.0/16")) == "10.213.2.0/24"
     assert name_server("10.213.2.0/24") == "10.213.2.3"
 
 
@@ -315,6 +347,9 @@ LOCAL = {
     "https://192.0.2.7/": True,
     "http://MINI-1:8080/": True,
     "http://192.0.2.8/": False,
+    "http://198.51.100.77:8080/": True,
+    "http://198.51.101.1/": False,
+    "http://[2001:db8::1]/": False,
     "https://runyard.example/": False,
     "": False,
 }
@@ -322,4 +357,4 @@ LOCAL = {
 
 @pytest.mark.parametrize(("url", "local"), LOCAL.items(), ids=LOCAL)
 def test_only_practice_servers_on_this_machine_get_a_relay(url: str, local: bool) -> None:
-    assert is_local(url, own=("192.0.2.7",), host_name="Mini-1") is local
+    assert is_local(url, own=("192.0.2.7", "198.51.100.0/24"), host_name="Mini-1") is local

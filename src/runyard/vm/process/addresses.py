@@ -6,7 +6,7 @@ Nothing here touches the machine: the caller reads `/proc/net/fib_trie`, `/proc/
 
 import ipaddress
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 # The first that no route of the host overlaps. The host's own network keeps its addresses: a VM must reach it.
 _SUBNETS = ("10.0.2.0/24", "10.213.2.0/24", "172.29.213.0/24", "192.168.213.0/24", "100.119.2.0/24")
@@ -19,27 +19,47 @@ _OWN_WAY = frozenset(
 
 
 def own_addresses(fib_trie: str) -> tuple[str, ...]:
-    """The host's IPv4 addresses other than loopback, from the text of /proc/net/fib_trie.
+    """The host's IPv4 addresses other than loopback, from the text of /proc/net/fib_trie; networks as `192.0.2.0/24`.
 
-    Raises ValueError if it has none at all: the text is not complete, because every host has loopback.
+    A local route makes every address of its network the host's, also without an interface that has one of them.
+    Raises ValueError if there is none at all: the text is not complete, because every host has loopback.
     """
-    found: dict[str, None] = {}
-    address = ""
+    found = tuple(dict.fromkeys(_local_routes(fib_trie)))
+    if not found:
+        raise ValueError("it has no address")
+    return tuple(str(each).removesuffix("/32") for each in found if not each.is_loopback)
+
+
+def _local_routes(fib_trie: str) -> Iterator[ipaddress.IPv4Network]:
+    """Yields the destinations of local routes, in all tables.
+
+    A local default route of another table than the usual is a transparent proxy's, for packets that are marked. Without
+    all that it leads to, a VM would have no way out.
+    """
+    table = address = ""
     for line in fib_trie.splitlines():
         words = line.split()
         if words[:1] == ["|--"]:
             address = words[1]
-        elif words[-2:] == ["host", "LOCAL"]:
-            found[address] = None
-    if not found:
-        raise ValueError("it has no address")
-    return tuple(each for each in found if not _is_loopback(each))
+        elif words[2:3] == ["LOCAL"]:
+            network = ipaddress.IPv4Network(f"{address}{words[0]}")
+            if network.prefixlen or table != "Id":
+                yield network
+        elif not line[:1].isspace():
+            table = "".join(words[:1])  # `Main:`, `Local:`, or `Id` with a number
 
 
-def free_subnet(route: str) -> str:
-    """A subnet that no route of the host overlaps, from the text of /proc/net/route."""
+def one_of_each(own: Iterable[str]) -> tuple[str, ...]:
+    """One address of each of these; of a network not its first, which could also be an address."""
+    networks = [ipaddress.IPv4Network(each) for each in own]
+    return tuple(str(each[each.num_addresses // 2]) for each in networks)
+
+
+def free_subnet(route: str, own: Iterable[str] = ()) -> str:
+    """A subnet that no route of the host overlaps, from the text of /proc/net/route, and none of its own networks."""
     taken = [_network(line.split()) for line in route.splitlines()[1:]]
     used = [network for network in taken if network is not None and network.prefixlen]
+    used += [ipaddress.IPv4Network(each) for each in own]
     for text in _SUBNETS:
         if not any(ipaddress.IPv4Network(text).overlaps(network) for network in used):
             return text
@@ -109,16 +129,14 @@ def is_local(url: str, *, own: tuple[str, ...], host_name: str) -> bool:
         address = ipaddress.ip_address(host)
     except ValueError:
         return False
-    return address.is_loopback or address.is_unspecified or str(address) in own
+    if address.is_loopback or address.is_unspecified:
+        return True
+    return any(address in ipaddress.IPv4Network(each) for each in own)
 
 
 def connects_its_own_way(env: Mapping[str, str]) -> bool:
     """Whether a Pod's environment gives its poller a proxy or certificates."""
     return any(value and name.lower() in _OWN_WAY for name, value in env.items())
-
-
-def _is_loopback(address: str) -> bool:
-    return ipaddress.ip_address(address).is_loopback
 
 
 def _network(fields: list[str]) -> ipaddress.IPv4Network | None:

@@ -16,6 +16,7 @@ from runyard.vm.process.addresses import (
     ipv4_lack,
     is_http,
     is_local,
+    one_of_each,
     own_addresses,
     resolv_conf,
 )
@@ -47,7 +48,7 @@ def network_order(
     if isolation.network != "own":
         return None
     own = _own_addresses()
-    subnet = free_subnet(_read(_ROUTE))
+    subnet = free_subnet(_read(_ROUTE), own)
     directory.net.mkdir(exist_ok=True)
     directory.net.chmod(0o711)  # the agent's own: a guest enters it, and cannot replace a socket
     names = directory.net / "resolv.conf"
@@ -70,6 +71,14 @@ def network_order(
 def why_not_own() -> str:
     """Why a network of its own would be a loss for every VM on this machine; empty if it would not."""
     return ipv4_lack(names=_read(_NAMES), route=_read(_ROUTE), ipv6_route=_read(_IPV6_ROUTE))
+
+
+def own_samples() -> tuple[str, ...]:
+    """This machine's addresses other than loopback, one of each network that is its own, networks first.
+
+    Raises OSError if they are unknown.
+    """
+    return one_of_each(sorted(_own_addresses(), key=lambda each: "/" not in each))
 
 
 def _own_addresses() -> tuple[str, ...]:

@@ -20,6 +20,7 @@ import shutil
 import socket
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,7 +34,7 @@ from runyard.vm.process.folders import holding, remove
 from runyard.vm.process.isolation import REGISTRY, UID_BASE, Isolation
 from runyard.vm.process.layout import VmDirectory
 from runyard.vm.process.limits import Limits, describe, limit_statuses, unenforced
-from runyard.vm.process.networks import network_order, why_not_own
+from runyard.vm.process.networks import network_order, own_samples, why_not_own
 from runyard.vm.process.users import claim, tidy
 from runyard.vm.shim import control
 
@@ -42,6 +43,7 @@ _SHIM = "runyard.vm.process.shim"
 _TRIAL = ".probe-"
 _ONLY_MARK = "runyard-guest-ran"
 _LEAKED = "a connection of the guest reached this machine's loopback"
+_SAMPLES = 16  # of this machine's addresses; a machine may have thousands
 _replace = msgspec.structs.replace
 Wanted = Literal["auto", "host-network", "none"]
 
@@ -166,25 +168,43 @@ async def _try_in(path: Path, candidate: Isolation) -> str:
         shutil.copyfile(become, directory.image / "become.py")
         path.chmod(0o711)
         await staging.set_owners(directory, users)
-        with socket.create_server(("127.0.0.1", 0)) as listener:  # the guest must not reach it
-            order = _order(directory, candidate, users, port=listener.getsockname()[1])
+        with _listening(candidate) as listeners:
+            order = _order(directory, candidate, users, listeners)
             directory.write_order(order)
             await control.try_guest(directory, within=_TIMEOUT, program=_SHIM)
-            leaked = order["network"] is not None and _is_reached(listener)
+            # Only the guest connects to this port of loopback; others could to an address of this machine.
+            leaked = any(map(_is_reached, listeners[:1]))
         return _failure(directory) or (_LEAKED if leaked else "")
     except (OSError, proc.ProcError, VmError) as error:
         return str(error)[:200]
 
 
+@contextlib.contextmanager
+def _listening(candidate: Isolation) -> Iterator[list[socket.socket]]:
+    """Sockets of this machine that a guest with a network of its own must not reach; the first is on loopback."""
+    with contextlib.ExitStack() as stack:
+        found: list[socket.socket] = []
+        if candidate.network == "own":
+            found.append(stack.enter_context(socket.create_server(("127.0.0.1", 0))))
+            for address in own_samples()[:_SAMPLES]:
+                with contextlib.suppress(OSError):  # it is gone, or a table's that is not used
+                    found.append(stack.enter_context(socket.create_server((address, 0))))
+        yield found
+
+
 def _order(
-    directory: VmDirectory, candidate: Isolation, users: tuple[int, ...], *, port: int
+    directory: VmDirectory,
+    candidate: Isolation,
+    users: tuple[int, ...],
+    listeners: Sequence[socket.socket],
 ) -> dict[str, Any]:
     network = network_order(directory, candidate, users=users)
     order = sandbox.order(
         directory, candidate, users=users, limits=Limits(disk_mb=0), network=network
     )
     order["env"]["RUNYARD_TRIAL_CLOSED"] = "yes" if candidate.closed else ""
-    order["env"]["RUNYARD_TRIAL_PORT"] = str(port) if network else ""
+    targets = [":".join(map(str, each.getsockname())) for each in listeners]
+    order["env"]["RUNYARD_TRIAL_TARGETS"] = " ".join(targets)
     return order
 
 
@@ -214,8 +234,9 @@ def _failure(directory: VmDirectory) -> str:
 
 # The guest of a trial: its folders exist, its job is another user if it should be, and cannot read the token. If user
 # namespaces should be refused, it requests one. With a network of its own it has a way out, to which the host's own
-# sockets do not belong: neither on loopback nor at the gateway's address. Of a connection to loopback that is bound to
-# the way out no reply comes back: the trial looks whether it arrived. The gateway's response shows that it was handled.
+# sockets do not belong: neither on loopback nor at its addresses nor at the gateway's. Of a connection to loopback that
+# is bound to the way out no reply comes back: the trial looks whether it arrived. The gateway's response shows that it
+# was handled.
 _GUEST = f"""#!/bin/sh
 set -e
 echo 0 >"$RUNYARD_STATUS_DIR/runner-rc"
@@ -234,29 +255,31 @@ if [ -n "$RUNYARD_TRIAL_CLOSED" ]; then
 import ctypes, sys
 sys.exit(ctypes.CDLL(None).unshare(0x10000000) == 0)' || {{ echo "a user namespace was granted inside" >&2; exit 1; }}
 fi
-if [ -n "$RUNYARD_TRIAL_PORT" ]; then
-    "$RUNYARD_PYTHON" -I -S - "$RUNYARD_TRIAL_PORT" <<'END'
+if [ -n "$RUNYARD_TRIAL_TARGETS" ]; then
+    "$RUNYARD_PYTHON" -I -S - $RUNYARD_TRIAL_TARGETS <<'END'
 import socket, struct, sys
 with open("/proc/net/route") as file:
     routes = [line.split() for line in file.readlines()[1:]]
 gates = [socket.inet_ntoa(struct.pack("<L", int(each[2], 16))) for each in routes if each[1] == "00000000"]
 if not gates:
     sys.exit("the network has no way out")
+targets = [(address, int(port)) for address, port in (each.split(":") for each in sys.argv[1:])]
+port = targets[0][1]
 bound = socket.socket()
 bound.setblocking(False)
 try:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"tap0")
-    bound.connect(("127.0.0.1", int(sys.argv[1])))
+    bound.connect(("127.0.0.1", port))
 except OSError:
     pass
-for address in ("127.0.0.1", *gates):
+for target in (*targets, *((gate, port) for gate in gates)):
     with socket.socket() as link:
         link.settimeout(5)
         try:
-            link.connect((address, int(sys.argv[1])))
+            link.connect(target)
         except OSError:
             continue
-    sys.exit(f"this machine was reached at {{address}}")
+    sys.exit(f"this machine was reached at {{target[0]}}")
 END
 fi
 echo {_ONLY_MARK}
