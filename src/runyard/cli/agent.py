@@ -10,7 +10,7 @@ from typing import Any, Literal
 import click
 import msgspec
 
-from runyard.cli.clusterflags import KUBECONFIG, probes_option
+from runyard.cli.clusterflags import KUBECONFIG, probes_options
 from runyard.cli.options import INSECURE_REGISTRY, LOGGING, Option, Program, with_options
 from runyard.cli.pollerflags import POLLING
 
@@ -45,6 +45,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     pod_memory_mb: int | None
     pod_disk_mb: int
     listen: str
+    metrics_token_file: Path | None
     as_json: bool
     log_level: str
 
@@ -182,7 +183,7 @@ SIZE: tuple[Option, ...] = (
 
 
 @click.command(context_settings={"max_content_width": 110})
-@with_options((KUBECONFIG, *NODE, *HOST, *SIZE, probes_option(9093), *LOGGING))
+@with_options((KUBECONFIG, *NODE, *HOST, *SIZE, *probes_options(9093), *LOGGING))
 def agent(**given: Any) -> None:
     """Run the node agent of one host: it registers a Node and runs the Pods that are scheduled to it.
 

@@ -12,11 +12,11 @@ from runyard.cli.cluster import kubernetes_name
 from runyard.cli.joinedagent import Host, joined_host
 from runyard.cli.lifecycle import announce, run_component
 from runyard.cli.options import BadSetting, labels_of
-from runyard.cli.serverfiles import http_url, listening_socket
+from runyard.cli.probesocket import probe_socket
+from runyard.cli.serverfiles import http_url
 from runyard.cli.servicelog import ShortLog, service_log
 from runyard.clock import RealClock
 from runyard.components.hosting import Size, host_settings, machine_size, practice_relay
-from runyard.components.probing import ProbeSocket
 from runyard.node.settings import Settings
 from runyard.telemetry.log import configure
 from runyard.vm.registry import Opened, Wanted
@@ -59,8 +59,8 @@ async def _serve(host: Host) -> None:
         text = f"serving the node {node}, {driver}, probes at {urls[0]}"
         announce(text, as_json=flags.as_json, event="serving", url=urls[0], name=node)
 
-    sockets = (ProbeSocket(sock=listening_socket(flags.listen)),)
-    await serve_host(plan, sockets, ready=ready, beside=host.beside)
+    probes = probe_socket(flags.listen, flags.metrics_token_file, clock=RealClock())
+    await serve_host(plan, (probes,), ready=ready, beside=host.beside)
 
 
 def _check_images(flags: Flags) -> None:

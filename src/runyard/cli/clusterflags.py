@@ -2,7 +2,7 @@
 
 import click
 
-from runyard.cli.options import Option, listen_option
+from runyard.cli.options import Option, listen_option, metrics_token_option
 from runyard.wire import names
 
 KUBECONFIG: Option = click.option(
@@ -29,6 +29,9 @@ def name_option(component: str) -> Option:
     )
 
 
-def probes_option(port: int) -> Option:
-    """`--listen` of a component that serves probes and metrics only."""
-    return listen_option(f"127.0.0.1:{port}", "/healthz, /readyz and /metrics")
+def probes_options(port: int) -> tuple[Option, Option]:
+    """Options of a component that serves probes and metrics only."""
+    return (
+        listen_option(f"127.0.0.1:{port}", "/healthz, /readyz and /metrics"),
+        metrics_token_option("/metrics and what /readyz lists, and nothing else"),
+    )

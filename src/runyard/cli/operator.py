@@ -10,7 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from runyard.cli.clusterflags import KUBECONFIG, NAMESPACE, name_option, probes_option
+from runyard.cli.clusterflags import KUBECONFIG, NAMESPACE, name_option, probes_options
 from runyard.cli.options import LOGGING, Option, with_options
 from runyard.wire import names
 from runyard.wire.paths import DISPATCH
@@ -28,6 +28,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     dispatch_internal_url: str
     leader_elect: bool
     listen: str
+    metrics_token_file: Path | None
     name: str
     as_json: bool
     log_level: str
@@ -84,7 +85,7 @@ ELECTION: tuple[Option, ...] = (
         NAMESPACE,
         *SERVER,
         *ELECTION,
-        probes_option(9092),
+        *probes_options(9092),
         name_option("replica"),
         *LOGGING,
     )

@@ -7,11 +7,11 @@ from runyard.cli.cluster import cluster, kubernetes_name
 from runyard.cli.lifecycle import announce, process_name, run_component, stop_on_signal, until
 from runyard.cli.operator import Flags
 from runyard.cli.options import BadSetting
-from runyard.cli.serverfiles import http_url, listening_socket, transport_to
+from runyard.cli.probesocket import probe_socket
+from runyard.cli.serverfiles import http_url, transport_to
 from runyard.clock import RealClock
 from runyard.components import operator as component
 from runyard.components.operator import Candidate
-from runyard.components.probing import ProbeSocket
 from runyard.kube.client import Kube
 from runyard.pools.deps import Deps
 from runyard.pools.settings import Settings
@@ -36,16 +36,15 @@ async def _live(flags: Flags) -> None:
     log = get_logger("operator", operator=name)
     async with contextlib.AsyncExitStack() as stack:
         deps = _deps(flags, settings_of(flags), stack, log=log)
-        sock = listening_socket(flags.listen)
-        stack.callback(sock.close)
-        probes = (ProbeSocket(sock=sock),)
+        socket = probe_socket(flags.listen, flags.metrics_token_file, clock=deps.clock)
+        stack.callback(socket.sock.close)
 
         def ready(urls: tuple[str, ...]) -> None:
             text = f"operating as {name}, probes at {urls[0]}"
             announce(text, as_json=flags.as_json, event="operating", url=urls[0], name=name)
 
         candidate = _candidate(flags, name)
-        await until(ending, component.serve(deps, probes, ready=ready, candidate=candidate))
+        await until(ending, component.serve(deps, (socket,), ready=ready, candidate=candidate))
 
 
 def _candidate(flags: Flags, name: str) -> Candidate | None:

@@ -52,6 +52,16 @@ def listen_option(default: str, serves: str) -> Option:
     )
 
 
+def metrics_token_option(reads: str) -> Option:
+    """`--metrics-token-file` of a command that serves metrics."""
+    return click.option(
+        "--metrics-token-file",
+        envvar="RUNYARD_METRICS_TOKEN_FILE",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help=f"File with a token that reads {reads}, for Prometheus if --listen is not loopback.",
+    )
+
+
 class RegistryHost(click.ParamType[str]):
     """The host of an image registry, perhaps with its port."""
 

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from runyard.cli.blobflags import BLOBS
-from runyard.cli.clusterflags import probes_option
+from runyard.cli.clusterflags import probes_options
 from runyard.cli.options import LOGGING, NumberRange, Option, with_options
 from runyard.cli.serverflags import DATABASE
 
@@ -35,6 +35,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     finish_within: float
     verify_with_xcresulttool: bool
     listen: str
+    metrics_token_file: Path | None
     name: str
     as_json: bool
     log_level: str
@@ -95,7 +96,7 @@ WORK: tuple[Option, ...] = (
     ),
 )
 REST: tuple[Option, ...] = (
-    probes_option(9091),
+    *probes_options(9091),
     click.option(
         "--name",
         envvar="RUNYARD_NAME",

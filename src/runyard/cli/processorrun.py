@@ -10,12 +10,12 @@ from runyard.blobs.opening import open_blobs
 from runyard.cli.blobflags import location_of
 from runyard.cli.lifecycle import announce, process_name, run_component, stop_on_signal
 from runyard.cli.options import BadSetting
+from runyard.cli.probesocket import probe_socket
 from runyard.cli.processor import Flags
 from runyard.cli.schema import Schema
-from runyard.cli.serverfiles import database, listening_socket
+from runyard.cli.serverfiles import database
 from runyard.clock import RealClock
 from runyard.components import processor as component
-from runyard.components.probing import ProbeSocket
 from runyard.db.pooled import open_pool
 from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.health import Health
@@ -45,17 +45,15 @@ async def _live(flags: Flags) -> None:
             why="runs and their results are kept in Postgres",
         )
         deps = await _deps(flags, conninfo, stack, log=log)
-        sock = listening_socket(flags.listen)
-        stack.callback(sock.close)
+        socket = probe_socket(flags.listen, flags.metrics_token_file, clock=deps.clock)
+        stack.callback(socket.sock.close)
         schema = Schema(conninfo, apply=flags.migrate, clock=deps.clock, log=log)
 
         def ready(urls: tuple[str, ...]) -> None:
             text = f"processing as {name}, metrics at {urls[0]}/metrics"
             announce(text, as_json=flags.as_json, event="processing", url=urls[0], name=name)
 
-        await component.serve(
-            deps, (ProbeSocket(sock=sock),), prepare=schema.wait, ready=ready, ending=ending
-        )
+        await component.serve(deps, (socket,), prepare=schema.wait, ready=ready, ending=ending)
 
 
 async def _deps(

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from runyard.cli.githubflags import INTAKE, OPTIONS, RUNNER_GROUP, GithubFlags, github_flags
-from runyard.cli.options import LOGGING, Option, listen_option, with_options
+from runyard.cli.options import LOGGING, Option, listen_option, metrics_token_option, with_options
 from runyard.cli.resultflags import RESULTS, ResultFlags
 from runyard.wire import names
 
@@ -145,12 +145,7 @@ SOCKET: tuple[Option, ...] = (
         help="File with the token for dashboard and REST.  [default on loopback: dashboard.token in the data directory"
         " of 'runyard up', written if it is missing]",
     ),
-    click.option(
-        "--metrics-token-file",
-        envvar="RUNYARD_METRICS_TOKEN_FILE",
-        type=_FILE,
-        help="File with a token that reads /metrics and nothing else, for Prometheus if --listen is not loopback.",
-    ),
+    metrics_token_option("/metrics and nothing else"),
 )
 GITHUB: tuple[Option, ...] = (
     *OPTIONS,

@@ -11,6 +11,7 @@ from runyard.cli.github_auth import GithubIdentity, github_identity
 from runyard.cli.lifecycle import announce, process_name, run_component, stop_on_signal
 from runyard.cli.local_machine import machine_root
 from runyard.cli.options import BadSetting
+from runyard.cli.probesocket import metrics_token
 from runyard.cli.resultflags import results_of
 from runyard.cli.schema import Schema
 from runyard.cli.serverfiles import database, listening_socket, seal_key, text_of, tls_context
@@ -187,7 +188,7 @@ def _server_socket(
     settings = DashboardSettings(
         listen=sock.getsockname()[0],
         token=_dashboard_token(flags.dashboard_token_file, sock.getsockname()[0], log=log),
-        metrics_token=_metrics_token(flags.metrics_token_file),
+        metrics_token=metrics_token(flags.metrics_token_file),
         names=(public.hostname,) if public.hostname else (),
         secure=tls is not None or public.scheme == "https",
         namespace=flags.namespace,
@@ -200,10 +201,6 @@ def _server_socket(
             f"--dashboard-token-file, --metrics-token-file: {error}. Use another token"
         ) from None
     return ServerSocket(sock=sock, access=settings, tls=tls)
-
-
-def _metrics_token(given: Path | None) -> str:
-    return "" if given is None else text_of("--metrics-token-file", given)
 
 
 def _dashboard_token(given: Path | None, address: str, *, log: Logger) -> str:

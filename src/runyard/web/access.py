@@ -6,6 +6,7 @@ the machine. `runyard` reads the token from a private file, which jobs cannot re
 
 Metrics name no tenant. They are open to this machine. On other addresses they need a token of their own, which gives
 access to nothing else; the dashboard's is refused there, so that none that can change something is given to Prometheus.
+Components without a dashboard have this token alone (`MetricsAccess`).
 
 Invariants:
 - The cookie is a keyed hash of its own expiry, with a key derived from the token: it does not reveal the token, cannot
@@ -43,22 +44,71 @@ class AccessError(ValueError):
     """The settings would leave the dashboard unprotected; the message says what to change."""
 
 
+class TokenCheck:
+    """Compares tokens; the delay of wrong ones is shared by all that it compares."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._delayed_until = float("-inf")
+
+    async def equal(self, given: str, wanted: str) -> bool:
+        """Return whether the tokens are equal. A negative result is delayed."""
+        if hmac.compare_digest(_digest(given), _digest(wanted)):
+            return True
+        now = self._clock.monotonic()
+        self._delayed_until = min(max(self._delayed_until, now) + _DELAY_STEP, now + _MAX_DELAY)
+        await self._clock.sleep(self._delayed_until - now)
+        return False
+
+
+class MetricsAccess:
+    """Decides which requests may read the metrics; `token` may be empty, then there is none."""
+
+    def __init__(
+        self, *, listen: str, token: str, check: TokenCheck, names: tuple[str, ...] = ()
+    ) -> None:
+        self._local = is_loopback(listen)
+        self._token = token
+        self._check = check
+        self._names = tuple(name.lower() for name in names)
+        if token:
+            _require_length("metrics", token)
+
+    def accepts_host(self, request: Request) -> bool:
+        """Return whether the Host header is one of this server's names; checked on loopback only."""
+        if not self._local:
+            return True
+        host = host_of(request.header("host"))
+        return is_loopback(host) or host in self._names
+
+    async def refusal(self, request: Request) -> Response | None:
+        """Return the error response for a request that may not read the metrics, or None."""
+        if not self.accepts_host(request):
+            return misdirected()
+        if self._local and is_loopback(host_of(request.header("host"))):
+            return None
+        given = _bearer(request)
+        if not self._token or not given or not await self._check.equal(given, self._token):
+            return _metrics_token_needed()
+        return None
+
+
 class Access:
     """Decides which requests may read or change something."""
 
     def __init__(self, settings: Settings, *, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
-        self._delayed_until = float("-inf")
-        self.local = is_loopback(settings.listen)
-        self._names = tuple(name.lower() for name in settings.names)
+        self._check = TokenCheck(clock)
         self._key = _key(settings.token)
         self.cookie = f"{'__Host-' if settings.secure else ''}runyard-{self._key.hex()[:8]}"
-        for name, token in (("dashboard", settings.token), ("metrics", settings.metrics_token)):
-            if len(token) < MIN_TOKEN_LENGTH and (token or name == "dashboard"):
-                raise AccessError(
-                    f"the token of the {name} is shorter than {MIN_TOKEN_LENGTH} characters"
-                )
+        _require_length("dashboard", settings.token)
+        self._metrics = MetricsAccess(
+            listen=settings.listen,
+            token=settings.metrics_token,
+            check=self._check,
+            names=settings.names,
+        )
         if settings.metrics_token == settings.token:
             raise AccessError(
                 "the token of the metrics is the dashboard's, which can change things"
@@ -66,10 +116,7 @@ class Access:
 
     def accepts_host(self, request: Request) -> bool:
         """Return whether the Host header is one of this server's names; checked on loopback only."""
-        if not self.local:
-            return True
-        host = host_of(request.header("host"))
-        return is_loopback(host) or host in self._names
+        return self._metrics.accepts_host(request)
 
     async def refusal(self, request: Request) -> Response | None:
         """Return the error response for a request that is not allowed, or None; the guard of the route table."""
@@ -79,14 +126,7 @@ class Access:
 
     async def metrics_refusal(self, request: Request) -> Response | None:
         """Return the error response for a request that may not read the metrics, or None."""
-        if not self.accepts_host(request):
-            return misdirected()
-        if self.local and is_loopback(host_of(request.header("host"))):
-            return None
-        wanted, given = self._settings.metrics_token, _bearer(request)
-        if not wanted or not given or not await self._compare(given, wanted):
-            return _metrics_token_needed()
-        return None
+        return await self._metrics.refusal(request)
 
     async def allows(self, request: Request) -> bool:
         """Return whether the request is allowed. The result for a wrong bearer token is delayed."""
@@ -99,15 +139,7 @@ class Access:
 
     async def check_token(self, token: str) -> bool:
         """Return whether this is the token. A negative result is delayed."""
-        return await self._compare(token, self._settings.token)
-
-    async def _compare(self, given: str, wanted: str) -> bool:
-        if hmac.compare_digest(_digest(given), _digest(wanted)):
-            return True
-        now = self._clock.monotonic()
-        self._delayed_until = min(max(self._delayed_until, now) + _DELAY_STEP, now + _MAX_DELAY)
-        await self._clock.sleep(self._delayed_until - now)
-        return False
+        return await self._check.equal(token, self._settings.token)
 
     def session_cookie(self) -> str:
         """Return the `set-cookie` header of a new session."""
@@ -133,6 +165,11 @@ class Access:
         return (
             f"{self.cookie}={value}; Path=/; Max-Age={max_age}; HttpOnly; SameSite=Strict{secure}"
         )
+
+
+def _require_length(name: str, token: str) -> None:
+    if len(token) < MIN_TOKEN_LENGTH:
+        raise AccessError(f"the token of the {name} is shorter than {MIN_TOKEN_LENGTH} characters")
 
 
 def _token_needed() -> Response:
