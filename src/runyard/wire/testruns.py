@@ -170,7 +170,7 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
     flaky: int
     ran_at: float
     scheme: str
-    test_plan: str
+    test_plan: str | None  # null: not processed yet, or a merged bundle that names none
     is_ci: bool
     git_branch: str
     git_commit_sha: str

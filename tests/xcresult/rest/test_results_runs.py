@@ -58,6 +58,25 @@ def test_shards_are_one_run(database_url: str, tmp_path: Path) -> None:
     play(scenario, database_url, tmp_path)
 
 
+def test_a_run_without_a_test_plan_has_null_and_no_empty_name(
+    database_url: str, tmp_path: Path
+) -> None:
+    """As in the figures and the JSON of its bundle: a merged one may name none."""
+
+    async def scenario(harness: Harness) -> None:
+        harness.run(scheme="App")
+        harness.run(OTHER_RUN, hours=2, test_plan="Plan")
+        listed = (await harness.get("/api/v1/test-runs"))["items"]
+        assert [run["test_plan"] for run in listed] == [None, "Plan"]
+        run = (await harness.get(AT))["run"]
+        assert (run["scheme"], run["test_plan"]) == ("App", None)
+        schemas = (await harness.get("/openapi.json"))["components"]["schemas"]
+        kinds = schemas["TestRun"]["properties"]["test_plan"]["anyOf"]
+        assert [kind["type"] for kind in kinds] == ["string", "null"]
+
+    play(scenario, database_url, tmp_path)
+
+
 def test_the_reason_of_a_run_is_a_code_and_a_text(database_url: str, tmp_path: Path) -> None:
     crashed = Unprocessed.READER_CRASHED.because(signal="SIGSEGV")
 
