@@ -98,8 +98,9 @@ def test_flags_may_be_written_as_go_writes_them() -> None:
     flags = parsed("-node-name=mini-1", "-disable-vm-gc", "-max-pods", "3")
     assert (flags.node_name, flags.disable_vm_gc, flags.max_pods) == ("mini-1", True, 3)
     assert parsed("--disable-vm-gc=false").disable_vm_gc is False
-    # Features that are switched off by an empty value, or by 0.
+    # Features that are switched off by an empty value; and defaults, which change nothing.
     parsed("--vnc-control-dir=", "--vnc-relay-port=0", "--cache-volume-cas-gib=0")
+    parsed("--vnc-control-dir=/var/lib/tart-vnc-control", "--cache-volume-cap-gib=20")
     assert run(tart_kubelet, name="tart-kubelet", argv=["-h"]) == 0
 
 
@@ -161,6 +162,8 @@ def test_metrics_of_a_host_in_a_tailnet_are_not_served_on_other_addresses() -> N
         pytest.param(["--health-probe-bind-address", ":99999"], id="port too high"),
         pytest.param(["--disable-vm-gc=maybe"], id="neither true nor false"),
         pytest.param(["--zap-log-level=loud"], id="level of the log"),
+        pytest.param(["--zap-time-encoding=stardate"], id="times of the log"),
+        pytest.param(["--zap-stacktrace-level=loud"], id="stack traces of the log"),
         pytest.param(["--vm-slots=0"], id="no slots"),
         pytest.param(["--driver=vmware"], id="driver"),
         pytest.param(["extra"], id="stray argument"),
@@ -171,6 +174,17 @@ def test_bad_flags_are_named(argv: list[str], capsys: pytest.CaptureFixture[str]
     said = capsys.readouterr().err
     assert argv[0].partition("=")[0] in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "label", ["kubernetes.io/os=linux", "tuist.dev/runtime=x", "kubernetes.io/hostname=other"]
+)
+def test_a_label_that_says_what_the_host_is_cannot_be_another(
+    label: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["--node-name=mini-1", f"--node-labels={label}"]
+    assert run(tart_kubelet, name="tart-kubelet", argv=argv) == 2
+    assert label.partition("=")[0] in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("flag", sorted(REFUSED))

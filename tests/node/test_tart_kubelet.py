@@ -180,6 +180,23 @@ def test_probes_are_open_and_metrics_are_for_the_allowed_networks() -> None:
     play(scenario)
 
 
+def test_the_host_stays_ready_for_its_probe_while_tart_does_not_answer() -> None:
+    async def scenario(host: TartHost) -> None:
+        await host.start()
+        host.tart.set("hang-list")
+        probes = host.urls[0]
+
+        async def degraded() -> bool:
+            status, text = await host.get(probes, "/readyz")
+            assert status == 200
+            return b'"works":false' in text.encode()
+
+        await host.until(degraded, what="the probe does not say what is wrong")
+        host.tart.unset("hang-list")
+
+    play(scenario)
+
+
 def test_the_token_of_the_host_is_in_no_argument_and_in_no_log() -> None:
     async def scenario(host: TartHost) -> None:
         image = host.tart.image(IMAGE, {"boot": WORKS})

@@ -26,6 +26,34 @@ def lines(stream: io.StringIO) -> list[dict[str, object]]:
     return [msgspec.json.decode(line) for line in stream.getvalue().splitlines()]
 
 
+@pytest.mark.parametrize(
+    ("encoding", "at"),
+    [
+        ("epoch", 1_700_000_000.25),
+        ("millis", 1_700_000_000_250.0),
+        ("nano", 1_700_000_000_250_000_000),
+        ("iso8601", "2023-11-14T22:13:20.250Z"),
+        ("rfc3339", "2023-11-14T22:13:20Z"),
+        ("rfc3339nano", "2023-11-14T22:13:20.250000Z"),
+    ],
+)
+def test_lines_for_readers_of_zap_have_its_keys(encoding: log.ZapTime, at: object) -> None:
+    stream = io.StringIO()
+    log.configure(now=lambda: 1_700_000_000.25, stream=stream, zap_time=encoding)
+    log.get_logger("agent", node="mini-1").warning("slow", token=TOKEN)
+    log.configure(level="critical")
+    (line,) = lines(stream)
+    assert list(line)[:4] == ["level", "ts", "logger", "msg"]
+    assert line == {
+        "level": "warn",
+        "ts": at,
+        "logger": "agent",
+        "msg": "slow",
+        "node": "mini-1",
+        "token": log.REDACTED,
+    }
+
+
 def test_a_library_does_not_print_between_our_lines(
     out: io.StringIO, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -285,6 +285,15 @@ def test_the_cache_endpoint_is_exported_to_the_job(tmp_path: Path, cache: str) -
     assert guest.text("cache") == f"{cache}\n"
 
 
+def test_the_caches_signing_grant_is_exported_to_the_job(tmp_path: Path) -> None:
+    guest = Guest(tmp_path, runner='echo "${TUIST_CACHE_SIGNING_GRANT:-}" >"$OUT/grant"')
+    body = JIT[1].replace(b"7}", b'7, "cache_signing_grant": "e30.e30.c2ln"}')
+    with Server([(200, body)]) as server:
+        guest.stage(server.url)
+        assert guest.run() == 0
+    assert guest.text("grant") == "e30.e30.c2ln\n"
+
+
 def test_the_end_of_a_long_log_is_kept_for_the_host(tmp_path: Path) -> None:
     guest = Guest(tmp_path, runner="awk 'BEGIN { for (n = 0; n < 40000; n++) print n }'; echo last")
     with Server([JIT]) as server:

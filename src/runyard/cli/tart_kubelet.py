@@ -13,7 +13,7 @@ Invariants:
 import ipaddress
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import click
 import msgspec
@@ -21,6 +21,7 @@ import msgspec
 from runyard.cli.main import run
 from runyard.cli.options import INSECURE_REGISTRY, labels_of, with_options
 from runyard.cli.pollerflags import POLLING
+from runyard.telemetry.log import ZapTime
 
 # Flag → the environment variable beside it, and what it would need.
 REFUSED = {
@@ -33,7 +34,13 @@ REFUSED = {
 }
 
 
-_OFF_AT_ZERO = ("--vnc-relay-port", "--cache-volume-cas-gib")  # 0 is their default, without effect
+# Their defaults in existing hosts: without effect while the feature is off.
+_DEFAULTS = {
+    "--vnc-control-dir": "/var/lib/tart-vnc-control",
+    "--vnc-relay-port": "0",
+    "--cache-volume-cap-gib": "20",
+    "--cache-volume-cas-gib": "0",
+}
 
 
 class Flags(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +73,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     zap_encoder: str
     zap_log_level: str
     zap_stacktrace_level: str
-    zap_time_encoding: str
+    zap_time_encoding: Literal["", "epoch", "millis", "nano", "iso8601", "rfc3339", "rfc3339nano"]
 
 
 class GoFlags(click.Command):
@@ -114,8 +121,7 @@ def _bind_address(ctx: click.Context, param: click.Parameter, value: str) -> str
 def _refuse(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     flag = param.opts[0]
     variable, feature = REFUSED[flag]
-    off = ("", "0") if flag in _OFF_AT_ZERO else ("",)
-    if (value or "") not in off:
+    if (value or "") not in ("", _DEFAULTS.get(flag)):
         raise click.UsageError(
             f"{flag} (or {variable}) is set, but {feature} are not part of this version; remove it.",
             ctx=ctx,
@@ -294,8 +300,18 @@ def _with_refused_flags(command: click.Command) -> click.Command:
     callback=_log_level,
     help="debug, info, error, panic, or a number from 1, which is debug.  [default: info]",
 )
-@click.option("--zap-stacktrace-level", default="", help="Has no effect here; named in a warning.")
-@click.option("--zap-time-encoding", default="", help="Has no effect here; named in a warning.")
+@click.option(
+    "--zap-stacktrace-level",
+    type=click.Choice(["", "info", "error", "panic"]),
+    default="",
+    help="Has no effect here; named in a warning.",
+)
+@click.option(
+    "--zap-time-encoding",
+    type=click.Choice(["", *get_args(ZapTime)]),
+    default="",
+    help="How JSON lines write their time `ts`.  [default: epoch]",
+)
 @click.version_option(package_name="runyard", prog_name="tart-kubelet")
 def tart_kubelet(**given: Any) -> None:
     """Register this host as a Kubernetes Node and run each Pod bound to it as one virtual machine.

@@ -31,14 +31,13 @@ _CPU, _MEMORY_MB, _PODS = 8, 16384, 2
 def run(flags: Flags) -> None:
     """Run the agent until a signal stops it."""
     json = flags.zap_encoder != "console" and not flags.zap_devel
-    configure(level=flags.zap_log_level or ("debug" if flags.zap_devel else "info"), json=json)
+    level = flags.zap_log_level or ("debug" if flags.zap_devel else "info")
+    configure(level=level, json=json, zap_time=flags.zap_time_encoding or "epoch")
     node = kubernetes_name("--node-name", flags.node_name or socket.gethostname().lower())
     log = get_logger("agent", node=node)
-    for name in ("zap_stacktrace_level", "zap_time_encoding"):
-        if getattr(flags, name):
-            log.warning(
-                "a flag has no effect and may be removed", flag=f"--{name.replace('_', '-')}"
-            )
+    if flags.zap_stacktrace_level:
+        log.warning("a flag has no effect and may be removed", flag="--zap-stacktrace-level")
+    _check_labels(flags, node)
     address = _node_address(flags)
     if not address:
         log.warning("no address for other machines was found: the Node has none; give --node-ip")
@@ -65,6 +64,21 @@ def run(flags: Flags) -> None:
     run_component(serve_host(plan, sockets(flags, address), ready=ready))
 
 
+def _check_labels(flags: Flags, node: str) -> None:
+    """Refuse labels that would say something else than what this host is."""
+    fixed = {
+        names.NODE_OS: "darwin",
+        names.NODE_ARCH: "arm64",
+        names.NODE_HOSTNAME: node,
+        names.NODE_RUNTIME: names.NODE_RUNTIME_TART,
+    }
+    for name, value in flags.node_labels.items():
+        if flags.driver == "tart" and fixed.get(name, value) != value:
+            raise BadSetting(
+                f"--node-labels: {name} is always {fixed[name]} on this host. Remove {name}={value}"
+            )
+
+
 def _node_address(flags: Flags) -> str:
     if flags.node_ip:
         return flags.node_ip
@@ -77,14 +91,18 @@ def _node_address(flags: Flags) -> str:
 
 
 def sockets(flags: Flags, address: str) -> tuple[ProbeSocket, ...]:
-    """Probes for all clients, metrics for the allowed networks; either may be switched off."""
+    """Probes for all clients, metrics for the allowed networks; either may be switched off.
+
+    `/readyz` is 200 as long as it answers, as on existing hosts: no request is ever sent to the agent because of it.
+    What does not work is in its body.
+    """
     metrics = flags.metrics_bind_address
     if metrics == _DEFAULT_METRICS and flags.node_ip_source == "tailscale":
         metrics = f"{address}:8080"  # never on a public address
     bound = []
     if flags.health_probe_bind_address != _OFF:
         sock = _bound("--health-probe-bind-address", flags.health_probe_bind_address)
-        bound.append(ProbeSocket(sock=sock, metrics=False))
+        bound.append(ProbeSocket(sock=sock, metrics=False, needs=()))
     if metrics != _OFF:
         guard = allow(flags.scrape_allowed_cidr or PRIVATE)
         sock = _bound("--metrics-bind-address", metrics)

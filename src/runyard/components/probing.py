@@ -31,6 +31,7 @@ class ProbeSocket(msgspec.Struct, frozen=True, kw_only=True):
     metrics_guard: Guard | None = None
     metrics: bool = True
     probes: bool = True
+    needs: tuple[str, ...] | None = None  # conditions that make it unready; None: whatever is wrong
 
 
 class Observed(Protocol):
@@ -63,6 +64,7 @@ async def served(
                 deps.meter if each.metrics else None,
                 guard=each.guard,
                 metrics_guard=each.metrics_guard,
+                needs=each.needs,
             )
             if not each.probes:
                 routes = tuple(route for route in routes if route.path == METRICS)

@@ -19,14 +19,14 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, TextIO, cast
+from typing import Any, Literal, TextIO, cast
 
 import msgspec
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
 from runyard.clock import RealClock
-from runyard.wire.instants import to_rfc3339_micro
+from runyard.wire.instants import to_rfc3339, to_rfc3339_micro
 
 Logger = FilteringBoundLogger
 
@@ -50,6 +50,17 @@ _SECRET_VALUE = re.compile(
     re.DOTALL,
 )
 _DEPTH = 6
+_FIRST = ("time", "level", "ts", "logger", "event", "msg")
+ZapTime = Literal["epoch", "millis", "nano", "iso8601", "rfc3339", "rfc3339nano"]
+_ZAP_TIMES: dict[ZapTime, Callable[[float], object]] = {
+    "epoch": lambda now: now,
+    "millis": lambda now: now * 1e3,
+    "nano": lambda now: round(now * 1e6) * 1000,
+    "iso8601": lambda now: f"{to_rfc3339_micro(now)[:-4]}Z",
+    "rfc3339": to_rfc3339,
+    "rfc3339nano": to_rfc3339_micro,
+}
+_ZAP_LEVELS = {"warning": "warn", "critical": "fatal"}
 
 
 class _LibraryLines(logging.Handler):
@@ -84,12 +95,14 @@ def configure(
     json: bool = True,
     now: Callable[[], float] | None = None,
     stream: TextIO | None = None,
+    zap_time: ZapTime | None = None,
 ) -> None:
     """Set up logging for this process.
 
-    `level` is debug, info, warning, error or critical; anything else is a `ValueError`.
+    `level` is debug, info, warning, error or critical; anything else is a `ValueError`. With `zap_time`, lines of JSON
+    have the keys and levels of zap, the log library of Kubernetes' controllers, and times in this encoding.
     """
-    number = _configure(level=level, json=json, now=now, stream=stream)
+    number = _configure(level=level, json=json, now=now, stream=stream, zap_time=zap_time)
     # Python's default prints the bare message of a library between our lines.
     root = logging.getLogger()
     root.addHandler(_LIBRARIES)  # a second time has no effect
@@ -104,13 +117,14 @@ def _configure(
     json: bool = True,
     now: Callable[[], float] | None = None,
     stream: TextIO | None = None,
+    zap_time: ZapTime | None = None,
 ) -> int:
     """Set up our own lines; returns the number of the level."""
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         raise ValueError(f"no such log level: {level!r}")
     structlog.configure(
-        processors=_processors(json=json, now=now or RealClock().now),
+        processors=_processors(json=json, now=now or RealClock().now, zap_time=zap_time),
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.WriteLoggerFactory(stream or cast(TextIO, _Stderr())),
         cache_logger_on_first_use=False,
@@ -157,13 +171,22 @@ def is_secret_name(name: str) -> bool:
     return any(word in _SECRET_WORDS for word in words) or any(p in joined for p in _SECRET_PAIRS)
 
 
-def _processors(*, json: bool, now: Callable[[], float]) -> list[Processor]:
+def _processors(
+    *, json: bool, now: Callable[[], float], zap_time: ZapTime | None
+) -> list[Processor]:
     def stamp(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
         event["time"] = to_rfc3339_micro(now())
         return event
 
     def clean(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
         return cast(EventDict, redact(event))
+
+    def zap(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        event.pop("time")
+        event["ts"] = _ZAP_TIMES[zap_time or "epoch"](now())
+        event["level"] = _ZAP_LEVELS.get(event["level"], event["level"])
+        event["msg"] = event.pop("event", "")
+        return event
 
     render: Processor = (
         _render_json if json else structlog.dev.ConsoleRenderer(colors=False, timestamp_key="time")
@@ -174,12 +197,13 @@ def _processors(*, json: bool, now: Callable[[], float]) -> list[Processor]:
         stamp,
         structlog.processors.format_exc_info,
         clean,
+        *([zap] if json and zap_time else []),
         render,
     ]
 
 
 def _render_json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
-    head = {key: event.pop(key) for key in ("time", "level", "logger", "event") if key in event}
+    head = {key: event.pop(key) for key in _FIRST if key in event}
     return msgspec.json.encode({**head, **event}, enc_hook=str).decode()
 
 

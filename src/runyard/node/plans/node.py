@@ -120,15 +120,15 @@ def wanted_labels(
     images: tuple[str, ...] | None, settings: Settings
 ) -> tuple[tuple[str, str], ...]:
     """Every label that this host sets."""
-    labels = {
+    fixed = {
         names.NODE_OS: settings.os,
         names.NODE_ARCH: settings.arch,
         names.NODE_HOSTNAME: settings.node_name,
         names.NODE_RUNTIME: settings.runtime,
     }
-    if settings.fleet:
-        labels[names.NODE_FLEET] = settings.fleet
+    labels = {names.NODE_FLEET: settings.fleet} if settings.fleet else {}
     labels.update(settings.labels)
+    labels.update(fixed)
     labels.update({names.golden_label(image): "true" for image in images or ()})
     return tuple(labels.items())
 

@@ -149,6 +149,8 @@ async def another_jobs_end_frees_no_runner(fleet: Fleet) -> None:
     await warm(fleet)
     fleet.report("starts are lost")
     fleet.lose_webhook = lambda delivery: delivery.action == "in_progress"
+    short: list[int] = []
+    long: list[int] = []
     for _ in range(_ROUNDS):
         jobs = [queue(fleet, 1, duration=30.0 if at % 2 else LONG)[0] for at in range(4)]
         short, long = jobs[1::2], jobs[0::2]

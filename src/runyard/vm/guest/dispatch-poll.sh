@@ -126,6 +126,10 @@ take_extras() {
         TUIST_CACHE_ENDPOINT=$cache
         export TUIST_CACHE_ENDPOINT
     fi
+    if grant=$("$here/json-field.sh" cache_signing_grant <"$body"); then
+        TUIST_CACHE_SIGNING_GRANT=$grant
+        export TUIST_CACHE_SIGNING_GRANT
+    fi
 }
 
 # After this no file that a job could open holds the token.

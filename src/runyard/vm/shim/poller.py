@@ -36,6 +36,7 @@ _LONGEST_PAUSE = 300.0
 _NO_TOKEN = -1  # in place of a status: there was nothing to ask with
 _JIT = re.compile(r"[A-Za-z0-9+/=_.-]+")
 _URL = re.compile(r"https?://[!-~]+")
+_GRANT = re.compile(r"[!-~]{1,16384}")
 _BUNDLES = (  # of certificates that the system trusts, for a Python that looks elsewhere
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -110,10 +111,15 @@ def outcome(answer: Answer) -> dict[str, Any] | None:
 
 def _extras(found: dict[str, Any]) -> dict[str, str]:
     """The other fields of the answer that a job may use."""
-    cache = found.get("cache_endpoint_url")
-    if isinstance(cache, str) and _URL.fullmatch(cache):
-        return {"TUIST_CACHE_ENDPOINT": cache}
-    return {}
+    known = {
+        "TUIST_CACHE_ENDPOINT": (found.get("cache_endpoint_url"), _URL),
+        "TUIST_CACHE_SIGNING_GRANT": (found.get("cache_signing_grant"), _GRANT),
+    }
+    return {
+        name: value
+        for name, (value, form) in known.items()
+        if isinstance(value, str) and form.fullmatch(value)
+    }
 
 
 def _retry_after(text: str) -> float:
