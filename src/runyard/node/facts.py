@@ -16,7 +16,7 @@ from runyard.node.plans.actions import Report
 from runyard.node.plans.pod import PodFacts
 from runyard.node.plans.poll_urls import PollUrls, url_for_guest, url_for_host
 from runyard.node.plans.spec import EnvVar, UnsupportedSpec, cpu_milli, memory_mb, resolve_env
-from runyard.node.plans.values import Record
+from runyard.node.plans.values import Phase, Record
 from runyard.node.settings import Settings
 from runyard.vm.contract import HostPolling, VmSpec
 from runyard.wire import names
@@ -257,12 +257,14 @@ def _conditions(pod: HostPod, report: Report, now: float) -> list[dict[str, Any]
 
 
 def _container_status(pod: HostPod, record: Record, report: Report) -> dict[str, Any]:
+    """The container's status; which image and which VM it has is empty until that is known."""
     container = pod.spec.containers[0]
+    exists = record.phase is not Phase.INTENDED
     return {
         "name": container.name,
         "image": record.image,
-        "imageID": record.source,
-        "containerID": names.CONTAINER_ID_SCHEME + record.vm,
+        "imageID": record.source if exists or record.pinned else "",
+        "containerID": names.CONTAINER_ID_SCHEME + record.vm if exists else "",
         "restartCount": 0,
         "ready": report.ready,
         "started": report.ready,
