@@ -14,6 +14,7 @@ from runyard.dispatch.plans.lookup import (
     only_these,
     proven,
     with_failure,
+    with_installation,
     with_repositories,
     with_runners,
 )
@@ -172,34 +173,76 @@ def test_the_scopes_of_a_renamed_account_are_read_under_its_new_name(used: bool)
     }
 
 
-def test_an_account_that_github_does_not_list_is_not_taken_for_a_renamed_one() -> None:
-    uninstalled = Place(account="gone", installation_id=7, scope="orgs/gone")
-    lookup = a_lookup(ACME, known=(uninstalled,))
-    assert uninstalled in lookup.todo
+GONE = Place(account="gone", installation_id=7, scope="orgs/gone")
+AT_GONE = (GONE, msgspec.structs.replace(GONE, scope="repos/gone/app"))
+
+
+def asked(lookup: Lookup, account: Account | None) -> Lookup:
+    """Record what GitHub says of the installation of an unlisted place."""
+    return with_installation(lookup, next(each for each in lookup.todo if each.unlisted), account)
+
+
+def test_an_account_without_an_installation_does_not_block_the_proof() -> None:
+    lookup = asked(a_lookup(ACME, known=AT_GONE), None)
+    assert not [each for each in lookup.todo if each.account == "gone"]
+    assert judge(finish(lookup), LEAK) is None
+
+
+def test_an_account_that_github_does_not_list_blocks_while_nothing_definite_is_known() -> None:
+    lookup = a_lookup(ACME, known=(GONE,))
     assert code_of(finish(lookup, failing=("orgs/gone",))) is Left.SCOPE_UNREADABLE
+    alone = asked(a_lookup(known=AT_GONE), None)
+    assert code_of(alone) is Left.NO_SCOPE_KNOWN, "nothing was read at all"
 
 
-def deleted(account: Account, *, name: str = "gone", not_found: bool = True) -> Lookup:
-    """A complete lookup, in which GitHub does not show a repository of our rows; the list has mona/app only."""
+def test_an_installation_that_the_list_missed_is_read_as_if_listed() -> None:
+    now = Account(login="renamed", installation_id=7, organisation=True)
+    lookup = asked(a_lookup(ACME, known=AT_GONE), now)
+    assert {each.name for each in lookup.todo if each.installation_id == 7} == {
+        "orgs/renamed",
+        "repos/renamed/app",
+        "the repositories of renamed",
+    }
+    assert not any(each.unlisted for each in lookup.todo)
+    assert code_of(finish(lookup, failing=("orgs/renamed",))) is Left.SCOPE_UNREADABLE
+
+
+def test_a_place_with_an_open_slot_blocks_although_its_account_has_no_installation() -> None:
+    still = msgspec.structs.replace(AT_GONE[1], used=True, open=True)
+    lookup = asked(a_lookup(ACME, known=(GONE, still)), None)
+    assert [each.name for each in lookup.todo if each.account == "gone"] == ["repos/gone/app"]
+    assert code_of(finish(lookup, failing=("repos/gone/app",))) is Left.SCOPE_UNREADABLE
+
+
+def not_selected(*, name: str = "gone", not_shown: bool = True, **changes: bool) -> Lookup:
+    """A complete lookup, in which a repository of our rows is not read; the installation has mona/app only."""
     known = Place(account="mona", installation_id=2, scope=f"repos/mona/{name}")
-    lookup = a_lookup(account, known=(known,))
+    lookup = a_lookup(MONA, known=(known, msgspec.structs.replace(known, **changes)))
     while not ended(lookup):
         place = lookup.todo[0]
         if not place.scope:
             lookup = with_repositories(lookup, place, ("mona/App",))
         elif place.key == known.key:
-            lookup = with_failure(lookup, place, "no", not_found=not_found)
+            lookup = with_failure(lookup, place, "no", not_shown=not_shown)
         else:
             lookup = with_runners(lookup, place, busy=(), moved_on=())
     return lookup
 
 
-def test_a_repository_counts_as_deleted_only_if_a_complete_list_does_not_have_it() -> None:
-    everything = msgspec.structs.replace(MONA, all_repositories=True)
-    assert judge(deleted(everything), LEAK) is None
-    assert code_of(deleted(MONA)) is Left.SCOPE_UNREADABLE, "perhaps it is only not selected"
-    assert code_of(deleted(everything, name="app")) is Left.SCOPE_UNREADABLE, "it is listed"
-    assert code_of(deleted(everything, not_found=False)) is Left.SCOPE_UNREADABLE, "an error"
+def test_a_repository_does_not_count_only_if_it_is_neither_shown_nor_listed_nor_in_use() -> None:
+    assert judge(not_selected(), LEAK) is None
+    assert code_of(not_selected(name="app")) is Left.SCOPE_UNREADABLE, "it is listed"
+    assert code_of(not_selected(not_shown=False)) is Left.SCOPE_UNREADABLE, "an error"
+    assert code_of(not_selected(used=True, open=True)) is Left.SCOPE_UNREADABLE, "a slot is open"
+    assert judge(not_selected(used=True), LEAK) is None, "the slots there are closed"
+
+
+def test_a_repository_that_is_not_shown_blocks_while_the_list_was_not_read() -> None:
+    known = Place(account="mona", installation_id=2, scope="repos/mona/gone")
+    lookup = a_lookup(MONA, known=(known,))
+    for place in lookup.todo:
+        lookup = with_failure(lookup, place, "suspended", not_shown=True)
+    assert code_of(lookup) is Left.SCOPE_UNREADABLE
 
 
 def test_a_lookup_that_fails_again_ends_where_it_failed_before() -> None:

@@ -1,6 +1,7 @@
 """Setup and checks read the App, its installations and limits through GitHub's endpoints."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -11,9 +12,10 @@ from runyard.github.app import AppAuth
 from runyard.github.client import GitHub
 from runyard.github.scope import organisation
 from runyard.github.setup import convert_manifest
-from runyard.http.messages import Response
+from runyard.http.messages import Request, Response, Stream
 
 LABELS = ("macos",)
+Onward = Callable[[], Awaitable[Response | Stream]]
 
 
 def test_the_permissions_and_events_of_the_app_are_read(fleet: Any) -> None:
@@ -25,6 +27,28 @@ def test_the_permissions_and_events_of_the_app_are_read(fleet: Any) -> None:
         (installed,) = await fleet.github.installations()
         assert installed.permissions == app.permissions
         assert (installed.account.login, installed.suspended_at) == ("Acme", None)
+
+    asyncio.run(scenario())
+
+
+def test_an_installation_is_absent_only_if_the_app_itself_can_be_read(fleet: Any) -> None:
+    async def scenario() -> None:
+        fleet.core.suspend(fleet.installation)
+        found = await fleet.github.installation(fleet.installation)
+        assert found.account.login == "Acme" and found.suspended_at, "suspended is not uninstalled"
+        assert fleet.wire.count("/app") == 1
+        assert await fleet.github.installation(999_999) is None
+        assert [each.path for each in fleet.wire.requests[1:]] == [
+            "/app/installations/999999",
+            "/app",
+        ]
+
+        async def tamper(request: Request, onward: Onward) -> Response | Stream:
+            return Response(status=404) if request.path == "/app" else await onward()
+
+        fleet.wire.tamper = tamper
+        with pytest.raises(errors.NotFound, match="the App"):
+            await fleet.github.installation(999_999)
 
     asyncio.run(scenario())
 

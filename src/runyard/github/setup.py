@@ -47,6 +47,7 @@ class _Rates(msgspec.Struct):
 
 
 _app = msgspec.json.Decoder(AppView)
+_installation = msgspec.json.Decoder(InstallationView)
 _installations = msgspec.json.Decoder(tuple[InstallationView, ...])
 _repositories = msgspec.json.Decoder(_Repositories)
 _groups = msgspec.json.Decoder(_Groups)
@@ -61,9 +62,9 @@ class Setup:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
-    async def app(self) -> AppView:
+    async def app(self, *, purpose: str = "read") -> AppView:
         """Our App: its permissions and the events that it receives."""
-        response = await self._calls.as_app("GET", "/app", purpose="read")
+        response = await self._calls.as_app("GET", "/app", purpose=purpose)
         self._calls.require(response, what="the App")
         return read(_app, response, what="the App")
 
@@ -81,6 +82,22 @@ class Setup:
             if len(batch) < _PAGE:
                 return tuple(found)
         raise errors.Unreadable(f"installations: no end after {_MAX_PAGES} pages")
+
+    async def installation(
+        self, installation_id: int, *, purpose: str = "read"
+    ) -> InstallationView | None:
+        """One installation of the App, suspended or not; `None` if it was uninstalled or never existed.
+
+        A 404 counts only together with a read of the App itself: so our credentials are accepted, and they are those
+        of an App that GitHub knows.
+        """
+        path, what = f"/app/installations/{installation_id}", f"installation {installation_id}"
+        response = await self._calls.as_app("GET", path, purpose=purpose)
+        if response.status == 404:
+            await self.app(purpose=purpose)
+            return None
+        self._calls.require(response, what=what)
+        return read(_installation, response, what=what)
 
     async def repositories(
         self, account: Scope, *, purpose: str = "read"

@@ -155,7 +155,6 @@ class InstallationView(msgspec.Struct, frozen=True, kw_only=True):
     suspended_at: str | None = None
     permissions: dict[str, str] = {}
     events: tuple[str, ...] = ()
-    repository_selection: str = ""
 
 
 class AppView(msgspec.Struct, frozen=True, kw_only=True):

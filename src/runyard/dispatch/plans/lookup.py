@@ -7,8 +7,14 @@ Where an installation lacks the permission for a kind of scope, no runner can be
 scopes are read only if a slot of ours was assigned to them.
 
 Our rows are never deleted, so they may name what is no longer there. An installation keeps its number when its account
-is renamed: its scopes are read under the new name. A repository that GitHub does not show is gone if the installation
-has access to all repositories of the account, and their list does not have it.
+is renamed: its scopes are read under the new name. Two kinds of places do not count, because they would block every
+proof for ever, unless a slot of ours that is not closed is assigned to them:
+
+- those of an installation that GitHub neither lists nor has: the App was uninstalled there;
+- a repository that GitHub does not show, and that the list of its installation's repositories does not have: it was
+  deleted, renamed, or is no longer selected. The list has all others, also under a new name.
+
+A suspended installation exists, so its places count and cannot be read.
 
 One lookup is for several Pods and may take several ticks, because a fleet may have hundreds of repositories. It is one
 proof all the same: a runner is registered under a Pod's name only for a claim of that Pod, and a claim changes its
@@ -37,7 +43,6 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     installation_id: int
     organisation: bool
     permissions: frozenset[str] = frozenset()  # empty if GitHub named none: then all are assumed
-    all_repositories: bool = False  # whether it has access to all, not to selected ones
 
     def permits(self, permission: str) -> bool:
         """Whether the App may have this permission there."""
@@ -51,7 +56,10 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     installation_id: int
     scope: str = ""
     used: bool = False  # a slot was assigned to this scope
-    complete: bool = False  # for a list of repositories: it has all of the account
+    open: bool = False  # one that is not closed
+    unlisted: bool = (
+        False  # GitHub lists no such installation: whether it exists is to be read first
+    )
 
     @property
     def name(self) -> str:
@@ -75,7 +83,7 @@ class Lookup(msgspec.Struct, frozen=True, kw_only=True):
     read: int = 0  # scopes
     busy: tuple[tuple[str, Place], ...] = ()  # the uids of Pods whose runners are busy, and where
     unread: tuple[tuple[Place, str], ...] = ()  # what GitHub did not show, and its error
-    complete: frozenset[int] = frozenset()  # installations whose list of all repositories was read
+    lists: frozenset[int] = frozenset()  # installations whose list of repositories was read
     listed: frozenset[str] = frozenset()  # keys of the repositories in these lists
 
 
@@ -91,14 +99,31 @@ def begin(
     places = [place for account in accounts for place in _places_of(account)]
     by_id = {account.installation_id: account for account in accounts}
     by_login = {account.login.lower(): account for account in accounts}
-    for place in known:
+    for place in sorted(
+        known, key=lambda each: not each.open
+    ):  # of two with one key, the first is kept
         account = by_id.get(place.installation_id) or by_login.get(place.account.lower())
         if account is None:
-            places.append(place)
-        elif place.used or account.permits(_permission_for(place)):
-            places.append(_now(place, account))
+            places.append(msgspec.structs.replace(place, unlisted=not place.open))
+        else:
+            places += _known_at(account, place)
     empty = Lookup(era=era, pods=pods, failed_before=_failed(before))
     return _add(empty, places)
+
+
+def with_installation(lookup: Lookup, place: Place, account: Account | None) -> Lookup:
+    """Record whether the installation of an unlisted place exists: without one, none of its places counts."""
+    same = [
+        each
+        for each in lookup.todo
+        if each.unlisted and each.installation_id == place.installation_id
+    ]
+    todo = tuple(each for each in lookup.todo if each not in same)
+    if account is None:
+        return msgspec.structs.replace(lookup, todo=todo)
+    keys = lookup.keys - {each.key for each in same}
+    found = [*_places_of(account), *(now for each in same for now in _known_at(account, each))]
+    return _add(msgspec.structs.replace(lookup, todo=todo, keys=keys), found)
 
 
 def with_repositories(lookup: Lookup, place: Place, repositories: tuple[str, ...]) -> Lookup:
@@ -107,11 +132,9 @@ def with_repositories(lookup: Lookup, place: Place, repositories: tuple[str, ...
         msgspec.structs.replace(place, scope=f"repos/{repository}") for repository in repositories
     ]
     lookup = _add(_done(lookup, place), found)
-    if not place.complete:
-        return lookup
     return msgspec.structs.replace(
         lookup,
-        complete=lookup.complete | {place.installation_id},
+        lists=lookup.lists | {place.installation_id},
         listed=lookup.listed | {each.key for each in found},
     )
 
@@ -128,10 +151,10 @@ def with_runners(
     )
 
 
-def with_failure(lookup: Lookup, place: Place, message: str, *, not_found: bool = False) -> Lookup:
-    """Record that GitHub did not show a place; `not_found`: it says that there is none, or hides it."""
+def with_failure(lookup: Lookup, place: Place, message: str, *, not_shown: bool = False) -> Lookup:
+    """Record that a place was not read; `not_shown`: GitHub says that there is none of that name, or hides it."""
     done = _done(lookup, place)
-    if not_found and _gone(lookup, place):
+    if not_shown and _gone(lookup, place):
         return done
     return msgspec.structs.replace(done, unread=(*lookup.unread, (place, message)))
 
@@ -176,11 +199,16 @@ def proven(lookup: Lookup, leak: Leak) -> Leak:
 def _places_of(account: Account) -> list[Place]:
     """What an installation shows: the runners of its organisation, and its repositories."""
     at = Place(account=account.login, installation_id=account.installation_id)
-    repositories = msgspec.structs.replace(at, complete=account.all_repositories)
-    found = [repositories] if account.permits(_OF_REPOSITORY) else []
+    found = [at] if account.permits(_OF_REPOSITORY) else []
     if account.organisation and account.permits(_OF_ORGANISATION):
         found.append(msgspec.structs.replace(at, scope=f"orgs/{account.login}"))
     return found
+
+
+def _known_at(account: Account, place: Place) -> list[Place]:
+    """The place of our rows, if it has or can have runners."""
+    may = place.used or account.permits(_permission_for(place))
+    return [_now(place, account)] if may else []
 
 
 def _now(place: Place, account: Account) -> Place:
@@ -191,16 +219,17 @@ def _now(place: Place, account: Account) -> Place:
         place,
         account=account.login,
         installation_id=account.installation_id,
+        unlisted=False,
         scope=place.scope if same else "/".join((kind, account.login, *rest)),
     )
 
 
 def _gone(lookup: Lookup, place: Place) -> bool:
-    """Whether a repository that was not found is absent from the complete list of its account's repositories."""
-    of_repository = place.scope.startswith("repos/")
+    """Whether a repository that is not shown is absent from the list of its installation's repositories."""
     return (
-        of_repository
-        and place.installation_id in lookup.complete
+        place.scope.startswith("repos/")
+        and not place.open
+        and place.installation_id in lookup.lists
         and place.key not in lookup.listed
     )
 

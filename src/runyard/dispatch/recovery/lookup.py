@@ -4,7 +4,8 @@ A lookup costs one request for each scope, whatever the number of Pods. So one r
 limited number of scopes, the next tick continues, and the requests are of the purpose that leaves most of GitHub's rate
 budget to others. An installation whose budget is used up is passed over until the next tick; that is no failure.
 
-A runner that is found is deleted at GitHub, which refuses if it is busy.
+An installation that our rows name and GitHub's list does not have is asked for by its number: if there is none, its
+scopes do not count. A runner that is found is deleted at GitHub, which refuses if it is busy.
 """
 
 from runyard.db.contract import Row, Tx
@@ -18,6 +19,7 @@ from runyard.dispatch.plans.lookup import (
     ended,
     only_these,
     with_failure,
+    with_installation,
     with_repositories,
     with_runners,
 )
@@ -26,20 +28,24 @@ from runyard.dispatch.plans.stamped import Leak
 from runyard.dispatch.recovery.fencing import Fencer
 from runyard.dispatch.store import SQL, Store
 from runyard.dispatch.task_lease import TaskLease
+from runyard.github.app import TokenAuth
 from runyard.github.client import GitHub
 from runyard.github.errors import (
     BudgetExhausted,
     BudgetUnknown,
     GitHubError,
+    NotAllowed,
     NotFound,
     NoToken,
     RateLimited,
 )
 from runyard.github.scope import Scope, organisation, parse
+from runyard.github.views import InstallationView
 from runyard.wire.names import runner_name
 
 _PURPOSE = "audit"
 _NO_BUDGET = (BudgetExhausted, BudgetUnknown, RateLimited)
+_MOVED = 301  # how GitHub answers for the old name of a repository
 _INSTALLATIONS = Place(account="", installation_id=0, scope="the installations of the App")
 
 
@@ -103,16 +109,8 @@ class RunnerLookup:
     async def _accounts(self) -> tuple[Account, ...]:
         if self._github.only is not None:
             return ()  # a token for one repository has no installations
-        return tuple(
-            Account(
-                login=each.account.login,
-                installation_id=each.id,
-                organisation=each.account.type == "Organization",
-                permissions=frozenset(each.permissions),
-                all_repositories=each.repository_selection == "all",
-            )
-            for each in await self._github.installations(purpose=_PURPOSE)
-        )
+        found = await self._github.installations(purpose=_PURPOSE)
+        return tuple(_account(each) for each in found)
 
     async def _known(self) -> tuple[Place, ...]:
         """The scopes of our rows; or the one of the token, which shows no other and registers nowhere else."""
@@ -129,6 +127,7 @@ class RunnerLookup:
                 installation_id=row["installation_id"],
                 scope=row["scope"],
                 used=row["used"],
+                open=row["open"],
             )
             for row in rows
         )
@@ -152,13 +151,15 @@ class RunnerLookup:
                     continue
                 message = str(error) or f"no answer within {self._settings.lookup_within:.0f} s"
                 self._log.info("scope not read", scope=place.name, error=message)
-                absent = isinstance(error, NotFound)
-                lookup = with_failure(lookup, place, message, not_found=absent)
+                lookup = with_failure(lookup, place, message, not_shown=_not_shown(error))
             self._lookup = lookup
         if ended(lookup):
             self._again_at = self._clock.monotonic() + self._settings.lookup_again
 
     async def _read(self, lookup: Lookup, place: Place) -> Lookup:
+        if place.unlisted and place.installation_id > TokenAuth.INSTALLATION:
+            view = await self._github.installation(place.installation_id, purpose=_PURPOSE)
+            return with_installation(lookup, place, None if view is None else _account(view))
         if not place.scope:
             account = organisation(place.account, installation_id=place.installation_id)
             found = await self._github.repositories(account, purpose=_PURPOSE)
@@ -189,6 +190,21 @@ def _is_put_off(error: Exception) -> bool:
     """Whether it is only the rate limit, of the request or of the one for its token."""
     cause = error.__cause__ if isinstance(error, NoToken) else error
     return isinstance(cause, _NO_BUDGET)
+
+
+def _not_shown(error: Exception) -> bool:
+    """Whether GitHub answered that it has nothing under that name, or nothing that this installation may read."""
+    moved = isinstance(error, GitHubError) and error.status == _MOVED
+    return moved or isinstance(error, NotFound | NotAllowed)
+
+
+def _account(installation: InstallationView) -> Account:
+    return Account(
+        login=installation.account.login,
+        installation_id=installation.id,
+        organisation=installation.account.type == "Organization",
+        permissions=frozenset(installation.permissions),
+    )
 
 
 def _place(scope: Scope) -> Place:

@@ -1,5 +1,5 @@
 -- Every scope in which runners may be registered, of all tenants and of all kept slots, with the installation to read it by.
--- "used": a slot was assigned to it. An App that was installed again also reads the scopes of its earlier installation.
+-- "used": a slot was assigned to it; "open": one that is not closed. An App that was installed again also reads the scopes of its earlier installation.
 WITH RECURSIVE used AS (
     (
         SELECT s.scope, s.installation_id FROM slots s WHERE s.scope <> ''
@@ -20,4 +20,6 @@ WITH RECURSIVE used AS (
     SELECT u.scope, coalesce(t.installation_id, u.installation_id), true
     FROM used u LEFT JOIN tenants t ON t.tenant = split_part(u.scope, '/', 2)
 )
-SELECT scope, max(installation_id) AS installation_id, bool_or(used) AS used FROM known GROUP BY scope ORDER BY scope;
+SELECT scope, max(installation_id) AS installation_id, bool_or(used) AS used,
+    lower(scope) IN (SELECT lower(s.scope) FROM slots s WHERE s.state <> 'closed') AS open
+FROM known GROUP BY scope ORDER BY scope;

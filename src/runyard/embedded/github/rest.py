@@ -53,6 +53,8 @@ class Rest:
             case ("GET", "app", "installations"):
                 found = self._state.installations.values()
                 return paged(request, found, len(found), render.installation)
+            case ("GET", "app", "installations", text):
+                return json_response(200, render.installation(self._installation(number(text))))
             case ("POST", "app", "installations", text, "access_tokens"):
                 return self._token(number(text))
             case ("GET", "app", "hook", "deliveries"):
@@ -140,10 +142,14 @@ class Rest:
             "installations_count": len(self._state.installations),
         }
 
-    def _token(self, installation_id: int) -> Response:
-        installation = self._state.installations.get(installation_id)
-        if installation is None:
+    def _installation(self, installation_id: int) -> Installation:
+        found = self._state.installations.get(installation_id)
+        if found is None:
             raise NotFound
+        return found
+
+    def _token(self, installation_id: int) -> Response:
+        installation = self._installation(installation_id)
         if installation.suspended_at is not None:
             raise Denied(403, "This installation has been suspended")
         token, ends = self._authenticator.grant(installation)
