@@ -16,8 +16,7 @@ from runyard.dispatch.settings import Limit, Settings
 from runyard.embedded.github.identity import KeyPair
 from runyard.http.messages import Request, Response, Stream, json_response
 from runyard.kube.kinds import RUNNER_POOLS
-from runyard.web.explain.context import Context
-from runyard.web.settings import Settings as WebSettings
+from runyard.web.explain.context import DispatchLimits
 
 T = TypeVar("T")
 
@@ -349,5 +348,5 @@ def test_a_replica_that_has_not_read_the_pools_says_so(
 
 def test_dispatch_and_dashboard_agree_when_a_runner_polls() -> None:
     settings = Settings(webhook_secrets=("x",), seal_key=bytes(32))
-    assert WebSettings().silent_after == Context(at=0.0).silent_after == settings.asking_within
+    assert DispatchLimits().asking_within == settings.asking_within
     assert settings.poll_wait_max < settings.asking_within < 30.0

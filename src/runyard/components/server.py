@@ -229,6 +229,7 @@ def explain_inputs(wired: Wired) -> Dispatch:
     settings = wired.deps.settings
     limits = DispatchLimits(
         deadlines=settings.deadlines,
+        asking_within=settings.asking_within,
         outage_after=settings.outage_after,
         stamped_grace=settings.stamped_grace,
         mint_points=WRITE_POINTS,

@@ -9,6 +9,9 @@ Pollers also understand responses that this server never sends: 403; 404 `accoun
 not deleted while it has jobs; 502 `jit mint failed`, because mints run outside of polls and after a failed one the Pod
 continues to wait.
 
+A poll that is cancelled was cut off by its client, or by the network: until it polls again, its Pod asks for nothing
+(`dropped_polls`).
+
 Invariant: at most `poll_parallel` polls use the database at once, so that any number of polls leaves connections for
 webhooks, claims and mints.
 """
@@ -21,6 +24,7 @@ from enum import Enum
 from runyard.db.contract import Unavailable
 from runyard.dispatch.authentication import Authenticator, RunnerIdentity
 from runyard.dispatch.deps import Deps
+from runyard.dispatch.dropped_polls import DroppedPolls
 from runyard.dispatch.machine.events import Polled
 from runyard.dispatch.machine.transition import PollVerdict, answer_poll
 from runyard.dispatch.machine.values import Slot, SlotState
@@ -30,7 +34,6 @@ from runyard.dispatch.store import Store
 from runyard.dispatch.waiters import Waiters
 from runyard.http.errors import TransportError
 from runyard.http.messages import Request, Response, json_response
-from runyard.kube.client import Kube
 from runyard.kube.errors import KubeError
 from runyard.kube.kinds import PODS
 from runyard.kube.objects import Pod
@@ -46,10 +49,11 @@ _PERMIT_TIMEOUT = 8.0  # a poller that sends no `Prefer: wait` closes the connec
 _RECHECK = 1.0  # while the mint runs, perhaps at another replica
 
 
-class _IdleWait:
-    """How long a poll waited because there was no work for it; not counted in the request duration."""
+class _Waited:
+    """What one poll has done so far."""
 
-    seconds = 0.0
+    idle = 0.0  # seconds in which there was no work for it; not counted in the request duration
+    beat: float | None = None  # when the database answered its last beat, monotonic
 
 
 class _DrainRequest(Enum):
@@ -67,19 +71,20 @@ class Polls:
         self,
         deps: Deps,
         *,
-        kube: Kube,
         authenticator: Authenticator,
         store: Store,
         pools: Pools,
         waiters: Waiters,
+        dropped: DroppedPolls,
         seal: Seal,
     ) -> None:
         self._guards = deps.guards
-        self._kube = kube
+        self._kube = deps.kube
         self._authenticator = authenticator
         self._store = store
         self._pools = pools
         self._waiters = waiters
+        self._dropped = dropped
         self._seal = seal
         self._clock = deps.clock
         self._meter = deps.meter
@@ -88,10 +93,15 @@ class Polls:
 
     async def answer(self, request: Request) -> Response:
         """Answer one poll. Errors are mapped to responses by `routes`."""
-        began, idle_wait = self._clock.monotonic(), _IdleWait()
+        began, waited = self._clock.monotonic(), _Waited()
         runner = await self._authenticator.runner(request.header("authorization"))
-        outcome, response = await self._serve(runner, self._patience(request), idle_wait)
-        took = self._clock.monotonic() - began - idle_wait.seconds
+        try:
+            outcome, response = await self._serve(runner, self._patience(request), waited)
+        except asyncio.CancelledError:
+            if waited.beat is not None:
+                self._dropped.add(runner.pod_uid, beat=waited.beat)
+            raise
+        took = self._clock.monotonic() - began - waited.idle
         fleet = runner.pool
         self._meter.inc(TUIST_RUNNERS_DISPATCH_REQUEST_COUNT, fleet=fleet, outcome=outcome)
         self._meter.observe(
@@ -103,14 +113,14 @@ class Polls:
         return response
 
     async def _serve(
-        self, runner: RunnerIdentity, patience: float, idle_wait: _IdleWait
+        self, runner: RunnerIdentity, patience: float, waited: _Waited
     ) -> tuple[str, Response]:
         drain = await self._drain_request(runner)
         if drain is _DrainRequest.NOW:
             return "drain", json_response(410, Drain(reason=DrainReason.OPERATOR))
         if drain is _DrainRequest.IF_IDLE and await self._is_idle(runner):
             return "drain", json_response(410, Drain(reason=DrainReason.IMAGE_STALE))
-        slot = await self._wait(runner, patience, idle_wait)
+        slot = await self._wait(runner, patience, waited)
         answer = answer_poll(slot)
         if answer.verdict is PollVerdict.DRAIN:
             return "pod_committed", json_response(410, Drain(reason=DrainReason.COMMITTED))
@@ -123,14 +133,14 @@ class Polls:
             return "served", json_response(200, body)
         return "empty", Response(status=204)
 
-    async def _wait(self, runner: RunnerIdentity, patience: float, idle_wait: _IdleWait) -> Slot:
+    async def _wait(self, runner: RunnerIdentity, patience: float, waited: _Waited) -> Slot:
         """Wait until the slot has an answer for the poll, or the time is over."""
         until = self._clock.monotonic() + patience
         event = Polled(pod_uid=runner.pod_uid, pod_name=runner.pod_name, pool=runner.pool)
         with self._waiters.registered(runner.pod_uid) as wakeup:
             while True:
                 wakeup.clear()
-                slot = self._waiters.armed(runner.pod_uid) or await self._read(event)
+                slot = self._waiters.armed(runner.pod_uid) or await self._read(event, waited)
                 left = until - self._clock.monotonic()
                 if answer_poll(slot).verdict is not PollVerdict.WAIT or left <= 0:
                     return slot
@@ -150,13 +160,15 @@ class Polls:
                     pass
                 finally:
                     if slot.state is SlotState.IDLE:
-                        idle_wait.seconds += self._clock.monotonic() - since
+                        waited.idle += self._clock.monotonic() - since
                 if self._waiters.stopping and self._waiters.is_idle(runner.pod_uid):
                     return slot
 
-    async def _read(self, event: Polled) -> Slot:
+    async def _read(self, event: Polled, waited: _Waited) -> Slot:
         async with self._database_permit():
-            return await self._store.poll(event)
+            slot = await self._store.poll(event)
+        waited.beat = self._clock.monotonic()
+        return slot
 
     @contextlib.asynccontextmanager
     async def _database_permit(self) -> AsyncIterator[None]:

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from runyard.dispatch.machine.table import Deadlines
+from runyard.dispatch.machine.table import ASKING_WITHIN, Deadlines
 from runyard.dispatch.modes import Modes
 from runyard.wire.names import CONTROLLER_ACCOUNT, CONTROLLER_NAMESPACE, RUNNERS_NAMESPACE
 
@@ -60,9 +60,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     poll_wait_default: float = 5.0  # a poller that sends no `Prefer: wait` gives up after 10 s
     poll_wait_max: float = 25.0
-    # A runner that waits polls again within this time: a poll is held for at most 25 s, with a few seconds between two.
-    # One that has not polled for longer is not idle.
-    asking_within: float = 29.0
+    asking_within: float = ASKING_WITHIN  # longer than `poll_wait_max`
+    dropped_every: float = 30.0  # at once if a connection was cut
     poll_parallel: int = 4  # polls that use the database at once; the others wait
     token_cache: float = 60.0
     mint_within: float = 6.0  # mint and stamp together; under the offered deadline

@@ -35,6 +35,7 @@ class Loop(Code):
     STALE_QUEUED_JOBS = "stale-queued-jobs", "Reads jobs that have been queued for very long."
     ORPHANED_STAMPED_PODS = "orphaned-stamped-pods", "Reaps stamped Pods that no claim covers."
     PODS_AGAINST_SLOTS = "pods-against-slots", "Compares the Pods with the slots."
+    DROPPED_POLLS = "dropped-polls", "Records runners whose polls were cut off as not asking."
     POD_MARKS = "pod-marks", "Labels Pods whose runners got other jobs than their own."
     GHOST_REGISTRATIONS = "ghost-registrations", "Removes runners at GitHub that have no slot."
     DELIVERY_AUDIT = "delivery-audit", "Compares GitHub's webhook deliveries with those received."

@@ -123,8 +123,15 @@ class Dashboard:
         self._published_at = float("-inf")
         self._records: Feed[Records] = Feed(
             "Postgres",
-            lambda: read_records(
-                database, settings, None if dispatch is None else dispatch.read_matching
+            lambda: (
+                read_records(database, settings)
+                if dispatch is None
+                else read_records(
+                    database,
+                    settings,
+                    dispatch.read_matching,
+                    asking_within=dispatch.limits.asking_within,
+                )
             ),
             clock=clock,
             meter=meter,

@@ -10,6 +10,7 @@ import msgspec
 
 from runyard.db.contract import Database, Row, Tx
 from runyard.db.statements import load
+from runyard.dispatch.machine.table import ASKING_WITHIN
 from runyard.dispatch.matching.values import Matching
 from runyard.web.recoveries import CODES, Entry
 from runyard.web.settings import Settings
@@ -83,12 +84,16 @@ class Records(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_records(
-    database: Database, settings: Settings, read_matching: ReadMatching | None = None
+    database: Database,
+    settings: Settings,
+    read_matching: ReadMatching | None = None,
+    *,
+    asking_within: float = ASKING_WITHIN,
 ) -> Records:
     """Read once, and call the matcher if there is one; raises `DatabaseError`."""
 
     async def work(tx: Tx) -> Records:
-        return await _read(tx, settings)
+        return await _read(tx, settings, asking_within)
 
     records = await database.transact(work, name="dashboard")
     if read_matching is None:
@@ -96,16 +101,14 @@ async def read_records(
     return msgspec.structs.replace(records, matching=await read_matching())
 
 
-async def _read(tx: Tx, settings: Settings) -> Records:
+async def _read(tx: Tx, settings: Settings, asking_within: float) -> Records:
     limit, window = settings.jobs_shown, settings.log_window
     active = await tx.all(SQL.jobs_active, limit=limit)
     bound = await tx.all(SQL.jobs_bound, limit=limit)
     finished = await tx.all(SQL.jobs_finished, limit=limit, window=window)
     count = await tx.one(SQL.jobs_count) or {}
     groups = await tx.all(SQL.jobs_waiting_by_kind, limit=settings.holds_counted)
-    slots = await tx.all(
-        SQL.slots_open, silent_after=settings.silent_after, limit=settings.slots_read
-    )
+    slots = await tx.all(SQL.slots_open, asking_within=asking_within, limit=settings.slots_read)
     recovered = await tx.all(
         SQL.recoveries, limit=settings.recoveries_shown, window=window, **CODES
     )

@@ -28,7 +28,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cluster_within: float = 5.0
     heartbeat_late: float = 40.0  # as in Kubernetes: four missed renewals of a lease
     sweep_late: float = 60.0
-    silent_after: float = 29.0  # an idle runner that has not polled for this long asks for no work
     match_within: float = 15.0  # a job that waits longer beside a fitting idle runner is reported
 
     jobs_shown: int = 50

@@ -431,6 +431,11 @@ def test_a_runner_that_stopped_polling_half_a_minute_ago_waits_for_no_work() -> 
     assert explain_slot(slot, a_context())[0].constraint is Constraint.NOT_ASKING
 
 
+def test_a_runner_whose_poll_was_cut_off_a_moment_ago_waits_for_no_work() -> None:
+    found = explain_slot(a_slot(poll_dropped=True), a_context())[0]
+    assert (found.constraint, found.what.code) == (Constraint.NOT_ASKING, What.POLL_CUT_OFF)
+
+
 def test_only_a_job_that_is_next_for_too_long_needs_attention() -> None:
     context = a_context(matching=held(Hold.NEXT))
     assert overdue(explain_job(a_job(), None, context), context)

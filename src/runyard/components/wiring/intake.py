@@ -71,11 +71,11 @@ def _api(shared: Shared, intake: Intake) -> Api:
     deps = shared.deps
     polls = Polls(
         deps,
-        kube=deps.kube,
         authenticator=shared.authenticator,
         store=shared.store,
         pools=shared.pools,
         waiters=shared.waiters,
+        dropped=shared.dropped,
         seal=shared.seal,
     )
     return Api(

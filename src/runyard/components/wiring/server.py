@@ -105,7 +105,11 @@ def _report_modes(deps: Deps) -> None:
 def loops(wired: Wired) -> tuple[Coroutine[object, object, object], ...]:
     """The loops of a replica, without those that its guards leave out."""
     deps, shared = wired.deps, wired.shared
-    wakeups = {Loop.JOB_READ: shared.requeued, Loop.POD_MARKS: shared.swapped}
+    wakeups = {
+        Loop.JOB_READ: shared.requeued,
+        Loop.POD_MARKS: shared.swapped,
+        Loop.DROPPED_POLLS: shared.dropped.wakeup,
+    }
     return tuple(
         run_loop(
             name,
@@ -137,6 +141,7 @@ def _dispatch_steps(wired: Wired) -> Steps:
         (Loop.STALE_QUEUED_JOBS, recovery.reader.step_stale, settings.stale_queued_every, 120.0),
         (Loop.ORPHANED_STAMPED_PODS, recovery.stamped.step, settings.recover_every, 120.0),
         (Loop.PODS_AGAINST_SLOTS, recovery.pods.step, settings.pods_every, 120.0),
+        (Loop.DROPPED_POLLS, wired.shared.dropped.step, settings.dropped_every, 10.0),
         (Loop.POD_MARKS, wired.marker.step, settings.marks_every, 60.0),
         (Loop.GHOST_REGISTRATIONS, recovery.ghosts.step, settings.ghosts_every, 120.0),
         (Loop.DELIVERY_AUDIT, intake.audit.step, settings.audit_every, 300.0),

@@ -12,6 +12,7 @@ from runyard.components.reporting import ReportingDatabase, ReportingTransport, 
 from runyard.dispatch.authentication import Authenticator
 from runyard.dispatch.budget import SharedBudget
 from runyard.dispatch.deps import Deps
+from runyard.dispatch.dropped_polls import DroppedPolls
 from runyard.dispatch.job_metrics import JobMetrics
 from runyard.dispatch.machine.changes import Context
 from runyard.dispatch.modes import Reconciler
@@ -39,6 +40,7 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
     ctx: Context
     store: Store
     waiters: Waiters
+    dropped: DroppedPolls
     pools: Pools
     seal: Seal
     prover: Prover
@@ -94,6 +96,7 @@ def wire_shared(given: Deps) -> Shared:
         if transition.swapped:
             swapped.set()
 
+    waiters = Waiters(notify=None if deps.notices is None else deps.notices.notify)
     store = Store(database, ctx=ctx, actor=deps.name, observer=observe)
     return Shared(
         deps=deps,
@@ -101,7 +104,10 @@ def wire_shared(given: Deps) -> Shared:
         budget=budget,
         ctx=ctx,
         store=store,
-        waiters=Waiters(notify=None if deps.notices is None else deps.notices.notify),
+        waiters=waiters,
+        dropped=DroppedPolls(
+            database, waiters=waiters, clock=clock, asking_within=settings.asking_within
+        ),
         pools=pools,
         seal=Seal(settings.seal_key, rng=deps.rng),
         prover=prover,

@@ -32,6 +32,11 @@ class Question(Code):
     NOTHING = "nothing", "nothing"  # closed and fenced
 
 
+# A runner that waits polls again within this time: a poll is held for at most 25 s, with a few seconds between two. One
+# that has not polled for longer, or whose poll was cut off, does not ask for work and is not idle.
+ASKING_WITHIN = 29.0
+
+
 class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
     """How long a slot may stay in each state before its question is asked, in seconds."""
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from runyard.dispatch.machine.table import Deadlines
+from runyard.dispatch.machine.table import ASKING_WITHIN, Deadlines
 from runyard.dispatch.machine.values import Slot
 from runyard.dispatch.matching.values import Matching
 from runyard.kube.objects import Pod, RunnerPool
@@ -63,6 +63,7 @@ class DispatchLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Deadlines and limits of the dispatch server that explanations refer to."""
 
     deadlines: Deadlines = Deadlines()
+    asking_within: float = ASKING_WITHIN
     outage_after: float = 30.0
     stamped_grace: float = 300.0
     mint_points: float = 5.0  # cost of a registration, in points
@@ -114,6 +115,7 @@ class SlotFacts(msgspec.Struct, frozen=True, kw_only=True):
     slot: Slot
     opened_at: float
     last_beat: float
+    poll_dropped: bool = False  # the connection of its last poll was cut before the answer
     deadline: float
     overdue: bool
     settled: bool  # the grace period after the last outage is over
@@ -135,7 +137,6 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[Host, ...] = ()
     alarms: tuple[Alarm, ...] = ()
     rate_budgets: tuple[RateBudget, ...] = ()
-    silent_after: float = 29.0
     match_within: float = 15.0
     limits: DispatchLimits = DispatchLimits()
 
@@ -179,7 +180,6 @@ def build_context(
         hosts=fleet.hosts(cluster, now=snapshot.at, settings=settings),
         alarms=snapshot.alarms,
         rate_budgets=rate_budgets,
-        silent_after=settings.silent_after,
         match_within=settings.match_within,
         limits=limits,
     )

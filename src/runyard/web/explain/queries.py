@@ -71,6 +71,7 @@ async def _slot(
         slot=msgspec.convert(row, Slot, builtin_types=(bytes,)),
         opened_at=row["opened_epoch"],
         last_beat=row["beat_epoch"],
+        poll_dropped=row["poll_dropped"],
         deadline=row["deadline_epoch"],
         overdue=row["overdue"],
         settled=row["settled"],

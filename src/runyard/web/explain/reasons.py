@@ -47,6 +47,10 @@ class What(Code):
     )
     WAITS_FOR_WORK = "waits-for-work", "waits for work in pool {pool}"
     NOT_POLLING = "not-polling", "has not polled for work for {silent}"
+    POLL_CUT_OFF = (
+        "poll-cut-off",
+        "the connection of its last poll was cut, and it has not polled again",
+    )
     REGISTERS_RUNNER = "registers-runner", "its runner is being registered at GitHub for job {job}"
     RUNNER_CONNECTS = (
         "runner-connects",

@@ -84,8 +84,8 @@ def _grace(facts: SlotFacts, context: Context) -> Step:
 
 
 def _idle(facts: SlotFacts, context: Context) -> tuple[Step, ...]:
-    silent = context.at - facts.last_beat
-    if silent <= context.silent_after:
+    silent, limit = context.at - facts.last_beat, context.limits.asking_within
+    if silent <= limit and not facts.poll_dropped:
         step = Step(
             constraint=Constraint.NO_JOB,
             subject=_subject(facts),
@@ -99,10 +99,12 @@ def _idle(facts: SlotFacts, context: Context) -> tuple[Step, ...]:
     step = Step(
         constraint=Constraint.NOT_ASKING,
         subject=_subject(facts),
-        what=What.NOT_POLLING.because(silent=format_duration(silent)),
+        what=What.POLL_CUT_OFF.because()
+        if facts.poll_dropped
+        else What.NOT_POLLING.because(silent=format_duration(silent)),
         who="the guest",
         since=facts.last_beat,
-        numbers={"silent": round(silent, 1), "limit": context.silent_after},
+        numbers={"silent": round(silent, 1), "limit": limit},
         ends=Ends.POLLS_OR_REMOVED.because(),
         leads=bool(inactive),
     )

@@ -3,6 +3,7 @@
 SELECT s.*, j.trust AS job_trust,
     extract(epoch FROM s.opened_at)::double precision AS opened_epoch,
     extract(epoch FROM s.last_beat)::double precision AS beat_epoch,
+    s.dropped_beat IS NOT DISTINCT FROM s.last_beat AS poll_dropped,
     extract(epoch FROM s.deadline)::double precision AS deadline_epoch,
     s.deadline <= runyard_now() AS overdue,
     coalesce(v.settles_at <= runyard_now() AND v.last_tick >= runyard_now() - make_interval(secs => %(outage)s), true)

@@ -1,7 +1,8 @@
 -- Every slot that is not closed, with the job that it runs or is assigned to.
 SELECT s.pod_uid, s.pod_name, s.pool, s.state,
     extract(epoch FROM s.opened_at)::double precision AS opened_at,
-    s.last_beat < runyard_now() - make_interval(secs => %(silent_after)s) AS silent,
+    s.last_beat < runyard_now() - make_interval(secs => %(asking_within)s)
+        OR s.dropped_beat IS NOT DISTINCT FROM s.last_beat AS silent,
     coalesce(s.executing_job, s.intended_job) AS job_id,
     coalesce(j.repository, '') AS repository, coalesce(j.name, '') AS job_name, coalesce(j.run_id, 0) AS run_id,
     extract(epoch FROM j.started_at)::double precision AS started_at
