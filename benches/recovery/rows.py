@@ -14,6 +14,10 @@ _OWNER = "kube: PATCH pods/* tuist.dev/runner-pool-owner"
 _ACCOUNT = "kube: PATCH pods/* tuist.dev/runner-account"
 _SERVED = re.compile(r"answer: 200 POST .*/dispatch$")
 _HEARD = re.compile(r"commit: webhook$")
+# The labels of a Pod are written while its poll is answered, in this order: neither waits for the other.
+_RUN = "github: GET /repos/*/actions/runs/*"
+_LABELLING = ("commit: mark", _RUN, _ACCOUNT)
+_LABELLED = "commit: mark recorded"
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,9 +65,16 @@ ROWS = (
     ),
     Row(
         key="armed",
-        what="armed, the commit label not written",
+        what="armed, nothing else",
         left="an armed slot whose Pod has no JIT yet",
         repair="the Pod polls again and gets the same JIT",
+        bound=30.0,
+    ),
+    Row(
+        key="labelling",
+        what="armed, the labels of its job not written to the Pod, or not recorded",
+        left="an armed slot whose Pod may have no labels, and perhaps no JIT yet",
+        repair="the Pod polls again and gets the same JIT; any replica writes the labels, twice if need be",
         bound=30.0,
     ),
     Row(
@@ -121,8 +132,10 @@ def _key(name: str, when: str) -> str:
         return "minted" if after else "stamped"
     if name == "commit: arm":
         return "armed" if after else "minted"
-    if name == _ACCOUNT:
-        return "unanswered" if after else "armed"
+    if name in _LABELLING or (name == _LABELLED and not after):
+        return "labelling"
+    if name == _LABELLED:
+        return "unanswered"
     if _SERVED.match(name):
         return "answered" if after else "unanswered"
     if _HEARD.match(name) and not after:

@@ -189,9 +189,30 @@ def test_every_effect_belongs_to_a_row_of_the_table(tmp_path: Path) -> None:
     )
     served = "answer: 200 POST /api/internal/runners/dispatch"
     heard, tick = "commit: webhook", "commit: tick"
-    path = ("commit: claim", owner, mint, "commit: arm", account, served, heard, tick)
+    labels = ("commit: mark", account, "commit: mark recorded")
+    path = ("commit: claim", owner, mint, "commit: arm", *labels, served, heard, tick)
     found = {row_of(Case(Point(name, when))).key for name in path for when in ("before", "after")}
     assert found | {"in-repair"} == {row.key for row in ROWS}
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("commit: arm", "minted", "armed"),
+        ("commit: mark", "labelling", "labelling"),
+        ("github: GET /repos/*/actions/runs/*", "labelling", "labelling"),
+        ("kube: PATCH pods/* tuist.dev/runner-account", "labelling", "labelling"),
+        ("commit: mark recorded", "labelling", "unanswered"),
+        ("answer: 200 POST /api/internal/runners/dispatch", "unanswered", "answered"),
+        ("commit: marks due", "elsewhere", "elsewhere"),
+        ("commit: polls dropped", "elsewhere", "elsewhere"),
+    ],
+)
+def test_an_effect_between_arming_and_the_answer_belongs_to_what_it_leaves(
+    name: str, before: str, after: str
+) -> None:
+    found = [row_of(Case(Point(name, when))).key for when in ("before", "after")]
+    assert found == [before, after]
 
 
 def test_a_point_that_was_not_reached_is_a_failure_and_so_is_one_that_took_too_long() -> None:
