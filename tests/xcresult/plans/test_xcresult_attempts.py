@@ -18,7 +18,16 @@ from runyard.xcresult.plans.attempts import (
 RULES = Retrying()
 WHY = Unprocessed.DATABASE.because(message="away")
 FULL = Unprocessed.NO_SPACE_FOR_UPLOAD.because(size=7, free=0)
-ENDS: tuple[End, ...] = ("done", "refused", "failed", "late", "lost", "no_space", "released")
+ENDS: tuple[End, ...] = (
+    "done",
+    "refused",
+    "exhausted",
+    "failed",
+    "late",
+    "lost",
+    "no_space",
+    "released",
+)
 
 
 def ended(end: End, *, claims: int = 1, spent: int = 0) -> Decision:
@@ -32,6 +41,7 @@ def ended(end: End, *, claims: int = 1, spent: int = 0) -> Decision:
         ("done", 0, "processed", 0, 1),
         ("done", 4, "processed", 0, 5),
         ("refused", 0, "failed", 0, 1),
+        ("exhausted", 0, "failed", 0, 1),
         ("failed", 0, "retry", 30, 1),
         ("failed", 1, "retry", 120, 2),
         ("failed", 2, "retry", 300, 3),

@@ -207,7 +207,7 @@ async def test_a_download_longer_than_the_limit_is_ended_and_tried_again(
 
 @pytest.mark.slow
 @looped
-async def test_a_bundle_that_uses_all_memory_ends_only_its_child_process(
+async def test_a_bundle_that_uses_all_memory_ends_only_its_child_process_and_is_not_tried_again(
     database_url: str, tmp_path: Path
 ) -> None:
     harness = Harness(database_url, tmp_path)
@@ -215,9 +215,9 @@ async def test_a_bundle_that_uses_all_memory_ends_only_its_child_process(
     await harness.upload(zipped(tmp_path, SMALL), 1)
     large = Limits(object_bytes=512 * MEBIBYTE)
     async with harness.processing(memory=320 * MEBIBYTE, limits=large):
-        await harness.until("SELECT spent FROM test_runs ORDER BY run_id LIMIT 1", lambda n: n == 1)
-        await harness.over(1)
-    assert row_of(database_url) == ("queued", 1, 1, "", Unprocessed.MEMORY_EXCEEDED)
+        await harness.over(2)
+    exhausted = ("failed_processing", 1, 1, "", Unprocessed.MEMORY_EXCEEDED)
+    assert (row_of(database_url), row_of(database_url, 1)[0]) == (exhausted, "processed")
     assert harness.left() == []
 
 
@@ -236,16 +236,35 @@ def _bomb(folder: Path, size: int) -> bytes:
 
 @pytest.mark.slow
 @looped
+async def test_a_bundle_that_uses_all_processor_time_does_not_use_it_again(
+    database_url: str, tmp_path: Path
+) -> None:
+    harness = Harness(database_url, tmp_path)
+    await harness.upload(zipped(tmp_path, Plan(cases=300)), 0)
+    async with harness.processing():
+        os.kill(await _child(), signal.SIGXCPU)  # as the kernel does at the limit
+        await harness.over(1)
+    exhausted = ("failed_processing", 1, 1, "", Unprocessed.CPU_TIME_EXCEEDED)
+    assert row_of(database_url) == exhausted
+    assert harness.left() == []
+
+
+async def _child() -> int:
+    async with asyncio.timeout(20):
+        while not (found := children()):
+            await asyncio.sleep(0.01)
+    return found[0]
+
+
+@pytest.mark.slow
+@looped
 async def test_a_crashed_child_process_is_reported_with_its_signal_and_retried(
     database_url: str, tmp_path: Path
 ) -> None:
     harness = Harness(database_url, tmp_path)
     await harness.upload(zipped(tmp_path, Plan(cases=300)), 0)
     async with harness.processing():
-        async with asyncio.timeout(20):
-            while not (found := children()):
-                await asyncio.sleep(0.01)
-        os.kill(found[0], signal.SIGSEGV)
+        os.kill(await _child(), signal.SIGSEGV)
         await harness.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
     stored = "SELECT reason_code, reason_detail FROM"
     crashed = (Unprocessed.READER_CRASHED, {"signal": "SIGSEGV"})

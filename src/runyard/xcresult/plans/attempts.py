@@ -4,6 +4,7 @@ An attempt ends in one of these ways, and each has one consequence:
 
     done       the results are written                                    → processed
     refused    the bundle can never be read (a code of XcresultError)     → failed_processing, at once
+    exhausted  reading it used up its processor time or memory            → failed_processing, at once
     failed     an error that may not happen again                         → retried after a delay, or given up
     late       processing took longer than the limit                      → the same
     lost       the worker stopped sending heartbeats                      → retried at once, or given up
@@ -13,6 +14,8 @@ An attempt ends in one of these ways, and each has one consequence:
 Invariants:
 - A run is given up after `attempts` ends that cost an attempt, and after `claims` claims however they ended: no run is
   retried forever.
+- An upload that uses up what one attempt may take does so only once: a retry would take as much again, and other runs
+  would wait for it. Whoever gives the processor more can have the run processed again.
 - Only `done` is a success; a run that is given up has the reason of its last attempt.
 """
 
@@ -23,9 +26,10 @@ import msgspec
 from runyard.wire.reasons import Reason
 from runyard.wire.reasons_results import LACKS_SPACE
 
-End = Literal["done", "refused", "failed", "late", "lost", "no_space", "released"]
+End = Literal["done", "refused", "exhausted", "failed", "late", "lost", "no_space", "released"]
 Verdict = Literal["processed", "retry", "released", "lost", "failed"]
 
+_FINAL = ("refused", "exhausted")
 _FREE = ("no_space", "released")
 _AT_ONCE = ("lost", "released")
 _LONGER = 1.5  # a worker pauses for longer than the run waits
@@ -80,7 +84,7 @@ def decide(outcome: Outcome, *, claims: int, spent: int, settings: Retrying) -> 
     if outcome.end == "done":
         return Decision(verdict="processed", spent=spent + 1)
     used = spent + (outcome.end not in _FREE)
-    over = outcome.end == "refused" or used >= settings.attempts or claims >= settings.claims
+    over = outcome.end in _FINAL or used >= settings.attempts or claims >= settings.claims
     return Decision(
         verdict="failed" if over else _BACK[outcome.end],
         delay=0.0 if over else _delay(outcome.end, used, settings),

@@ -70,7 +70,7 @@ def execute(request: ReadRequest) -> ReadAnswer:
     except XcresultError as error:
         return _unread("refused", because(refusal(error), error))
     except MemoryError:
-        return _unread("failed", Unprocessed.MEMORY_EXCEEDED.because(limit=request.memory))
+        return _unread("exhausted", Unprocessed.MEMORY_EXCEEDED.because(limit=request.memory))
     except OSError as error:
         if is_full(error):
             return _unread("no_space", because(Unprocessed.NO_SPACE, error))
@@ -78,7 +78,9 @@ def execute(request: ReadRequest) -> ReadAnswer:
         return _unread("failed", because(Unprocessed.IO_ERROR, error))
 
 
-def _unread(end: Literal["refused", "failed", "no_space"], reason: Reason) -> ReadAnswer:
+def _unread(
+    end: Literal["refused", "exhausted", "failed", "no_space"], reason: Reason
+) -> ReadAnswer:
     return ReadAnswer(end=end, code=reason.slug, detail=reason.fields)
 
 

@@ -65,7 +65,7 @@ def environment(workdir: Workdir, ours: Mapping[str, str]) -> dict[str, str]:
 
 def _died(code: int, stderr: str) -> Outcome:
     if code == -signal.SIGXCPU:
-        return Outcome(end="late", reason=Unprocessed.CPU_TIME_EXCEEDED.because())
+        return Outcome(end="exhausted", reason=Unprocessed.CPU_TIME_EXCEEDED.because())
     if code < 0:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
         return Outcome(end="failed", reason=Unprocessed.READER_CRASHED.because(signal=name))

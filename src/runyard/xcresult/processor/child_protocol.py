@@ -54,7 +54,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 class ReadAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """How reading ended."""
 
-    end: Literal["read", "refused", "failed", "no_space"]
+    end: Literal["read", "refused", "exhausted", "failed", "no_space"]
     code: str = ""
     """Slug of the reason; empty if the bundle was read."""
     detail: dict[str, Value] = {}
