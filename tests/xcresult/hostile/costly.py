@@ -4,13 +4,17 @@ Each function writes one upload and returns its path. The sizes are parameters: 
 `child_cost.py` measures the full ones.
 """
 
+import lzma
+import random
 import sqlite3
 import struct
+import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+from tests.xcresult.archives import building
 from tests.xcresult.cache.databases import ONE_CASE, write
 from tests.xcresult.hostile.bundles import Bundle, case, record
 from tests.xcresult.writer.encoding import encode
@@ -86,6 +90,35 @@ def object_bomb(path: Path, *, objects: int = 4_900_000) -> Path:
     return zipped(path, bundle.finish(case("one", bundle.store.put(payload), testStatus="Failure")))
 
 
+FILTERS = (
+    {"id": lzma.FILTER_X86},
+    {"id": lzma.FILTER_DELTA, "dist": 1},
+    {"id": lzma.FILTER_DELTA, "dist": 1},
+    {"id": lzma.FILTER_LZMA2, "preset": 0},
+)
+
+
+def xz_filters(
+    path: Path, *, members: int = 76, zeros: int = 128 << 20, pad: int = 40 << 20
+) -> Path:
+    """Write a tar of zeros in xz streams with a chain of filters and SHA-256, as large as the ratio allows."""
+    member = lzma.compress(bytes(zeros), check=lzma.CHECK_SHA256, filters=FILTERS)
+    small = building.tarred(building.inside("X.xcresult", building.small_bundle()))
+    noise = random.Random(1).randbytes(pad)
+    with path.open("wb") as file:
+        file.write(lzma.compress(_header("skipped", zeros * members), preset=0))
+        for _ in range(members):
+            file.write(member)
+        file.write(lzma.compress(_header("noise", pad) + noise + small, preset=0))
+    return path
+
+
+def _header(name: str, size: int) -> bytes:
+    member = tarfile.TarInfo(name)
+    member.size = size
+    return member.tobuf(tarfile.GNU_FORMAT)
+
+
 def zipped(path: Path, bundle: Path) -> Path:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for each in sorted(bundle.rglob("*")):
@@ -100,4 +133,5 @@ ATTACKS: dict[str, Callable[[Path], Path]] = {
     "a million entries": many_entries,
     "a stuffed database": stuffed_database,
     "an object bomb": object_bomb,
+    "filters of xz": xz_filters,
 }

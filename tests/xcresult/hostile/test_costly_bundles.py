@@ -26,7 +26,7 @@ from runyard.xcresult.errors import TooLarge, XcresultError
 from runyard.xcresult.processor.resource_limits import CPU_SECONDS, cpu_limit
 from runyard.xcresult.reader import decode as decoding
 from runyard.xcresult.reader import frames
-from runyard.xcresult.reader.budget import FRAME, HELD, WORK, Budget
+from runyard.xcresult.reader.budget import FRAME, HELD, WORK, XZ_KIB, Budget
 from runyard.xcresult.reader.crashes import read_crashes
 from runyard.xcresult.reader.decode import Malformed, decode
 from runyard.xcresult.reader.plists import PlistDamaged, load_plist
@@ -128,6 +128,17 @@ def _pax(records: bytes) -> bytes:
     member = tarfile.TarInfo("pax")
     member.type, member.size = b"x", len(records)
     return member.tobuf(tarfile.GNU_FORMAT) + records + bytes(-len(records) % 512)
+
+
+def test_each_byte_of_xz_counts_as_if_it_had_the_slowest_filters(tmp_path: Path) -> None:
+    upload = costly.xz_filters(tmp_path / "upload", members=4, zeros=MIB, pad=MIB)
+    assert read(upload)
+    with pytest.raises(TooLarge, match="work"):
+        read(upload, limits=Limits(work=4 * 1024 * XZ_KIB))
+    blocks = tmp_path / "blocks"
+    blocks.write_bytes(building.blocks(bytes(4 * MIB), "x", block=4 * MIB))
+    with pytest.raises(TooLarge, match="work"):
+        read(blocks, limits=Limits(work=4 * 1024 * XZ_KIB))
 
 
 # --------------------------------------------------------------------------------------------- entries

@@ -124,7 +124,8 @@ def _bytes(header: bytes, position: int, count: int) -> bytes:
 
 def block_pieces(file: BinaryIO, meter: Meter) -> Iterator[bytes]:
     """Yield the decompressed content of the blocks, one block at a time."""
-    decode = _decoder(_exactly(file, 12)[3:4])
+    letter = _exactly(file, 12)[3:4]
+    decode, kind = _decoder(letter), "xz" if letter == b"x" else ""
     for raw, stored in block_sizes(file):
         if raw > meter.limits.block_bytes:
             raise TooLarge(
@@ -132,7 +133,8 @@ def block_pieces(file: BinaryIO, meter: Meter) -> Iterator[bytes]:
                 f" more than {meter.limits.block_bytes} (block_bytes)"
             )
         meter.frame()
-        meter.produced(raw)
+        meter.taken(stored, kind)
+        meter.produced(raw, kind)
         data = _exactly(file, stored)
         yield data if raw == stored else decode(data, raw)
 

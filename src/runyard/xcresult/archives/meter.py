@@ -8,10 +8,23 @@ from collections.abc import Callable
 
 from runyard.xcresult.archives.limits import Limits
 from runyard.xcresult.errors import TooLarge
-from runyard.xcresult.reader.budget import ENTRY, FRAME, HEADER_KIB, Budget
+from runyard.xcresult.reader.budget import (
+    BYTES_KIB,
+    ENTRY,
+    FRAME,
+    HEADER_KIB,
+    XZ_KIB,
+    XZ_STORED_KIB,
+    ZSTD_KIB,
+    Budget,
+)
 
 PIECE = 256 * 1024
 """Bytes read, decoded and written at a time."""
+DECODED_KIB = {"zstd": ZSTD_KIB, "xz": XZ_KIB}
+"""Work for each kibibyte that a decoder returns, where it is more than `BYTES_KIB`."""
+STORED_KIB = {"xz": XZ_STORED_KIB}
+"""Work for each kibibyte that a decoder gets, where it is any."""
 
 Check = Callable[[], None]
 
@@ -60,10 +73,15 @@ class Meter:
         """Count the bytes of a header with any number of fields."""
         self._budget.spend_kib(size, HEADER_KIB)
 
-    def produced(self, count: int) -> None:
-        """Count bytes that were extracted from the archive."""
+    def taken(self, count: int, kind: str) -> None:
+        """Count bytes that a decoder of this kind gets."""
+        if each := STORED_KIB.get(kind):
+            self._budget.spend_kib(count, each)
+
+    def produced(self, count: int, kind: str = "") -> None:
+        """Count bytes that were extracted from the archive, by a decoder of this kind if one is named."""
         self.check()
-        self._budget.spend_kib(count)
+        self._budget.spend_kib(count, DECODED_KIB.get(kind, BYTES_KIB))
         self.bytes += count
         if self.bytes > self.limits.total_bytes:
             raise TooLarge(

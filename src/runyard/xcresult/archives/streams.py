@@ -6,6 +6,9 @@ a smaller one. Zeros after the end are padding.
 
 A decoder copies what follows the end of its member. So after a short member the next one gets only a little input: the
 copies of a million members in one piece would take minutes.
+
+An xz stream may have three filters before LZMA2, and a filter or a check of its own in each block. All are accepted,
+and each byte is counted as if it had the slowest.
 """
 
 import lzma
@@ -73,8 +76,9 @@ def _members(
             if decoder is None:
                 meter.frame()
                 decoder, taken = new(), 0
+            meter.taken(len(data), kind)
             out = decoder.decode(data)
-            meter.produced(len(out))
+            meter.produced(len(out), kind)
             yield out
             taken += len(data)
             rest = decoder.left_over

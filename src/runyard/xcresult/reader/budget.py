@@ -33,6 +33,12 @@ REFERENCE = 2
 """A reference of an object."""
 BYTES_KIB = 2
 """A kibibyte that is extracted, decompressed, hashed or compared with a pattern."""
+ZSTD_KIB = 3
+"""A kibibyte that a zstd stream decodes to: a sequence of three bytes may take no bits."""
+XZ_KIB = 20
+"""A kibibyte that an xz stream decodes to: nine decisions for each literal, three filters, and SHA-256."""
+XZ_STORED_KIB = 40
+"""A kibibyte of an xz stream itself: its decisions cannot be predicted."""
 TYPED_KIB = 4
 """A kibibyte of a typed object, besides its nodes."""
 LOG_KIB = 64
