@@ -90,6 +90,18 @@ def object_bomb(path: Path, *, objects: int = 4_900_000) -> Path:
     return zipped(path, bundle.finish(case("one", bundle.store.put(payload), testStatus="Failure")))
 
 
+def distinct_members(path: Path, *, objects: int = 1_450_000) -> Path:
+    """Write a bundle with one typed object of small nodes, none of which shares a text with another."""
+    bundle = Bundle(path.parent / "distinct" / "X.xcresult")
+    payload = distinct_nodes(objects)
+    return zipped(path, bundle.finish(case("one", bundle.store.put(payload), testStatus="Failure")))
+
+
+def distinct_nodes(count: int) -> bytes:
+    nodes = b"".join(b"[S1:AK9:%09dV19:%019d]" % (number, number) for number in range(count))
+    return b"[T[K2:_nV17:ActionTestSummary]K1:a[T[K2:_nV5:Array]" + nodes + b"]]"
+
+
 FILTERS = (
     {"id": lzma.FILTER_X86},
     {"id": lzma.FILTER_DELTA, "dist": 1},
@@ -133,5 +145,6 @@ ATTACKS: dict[str, Callable[[Path], Path]] = {
     "a million entries": many_entries,
     "a stuffed database": stuffed_database,
     "an object bomb": object_bomb,
+    "distinct members": distinct_members,
     "filters of xz": xz_filters,
 }

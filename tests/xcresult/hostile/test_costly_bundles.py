@@ -10,18 +10,21 @@ import struct
 import subprocess
 import sys
 import tarfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
 from tests.xcresult.archives import building
 from tests.xcresult.hostile import costly
-from tests.xcresult.hostile.bundles import Bundle, activity, attachment, case, summary
+from tests.xcresult.hostile.bundles import Bundle, activity, attachment, case, summary, typed
+from tests.xcresult.writer.plan import Plan
+from tests.xcresult.writer.writing import write_bundle
 
 from runyard.xcresult.archives import streams
 from runyard.xcresult.archives.extracting import needed_bytes
 from runyard.xcresult.archives.limits import MIB, Limits
 from runyard.xcresult.bundle.directory import Directory
-from runyard.xcresult.bundle.reading import read
+from runyard.xcresult.bundle.reading import read, read_bundle
 from runyard.xcresult.errors import TooLarge, XcresultError
 from runyard.xcresult.processor.resource_limits import CPU_SECONDS, cpu_limit
 from runyard.xcresult.reader import decode as decoding
@@ -197,11 +200,98 @@ def test_an_object_bomb_costs_its_case_the_details(tmp_path: Path) -> None:
     assert warning.object_id  # that of the one object that was not read
 
 
+TOP = b"[T[K2:_nV1:A]"
+SCALAR = b"[S6:StringK2:_vV5:%05d]"
+WIDE = "é".encode() * 50 + "😀".encode()
+FORMS = {
+    "empty nodes": TOP + b"K1:a[S5:Array" + b"[S1:A]" * 20_000 + b"]]",
+    "distinct nodes": costly.distinct_nodes(20_000),
+    "distinct scalars": TOP + b"".join(b"K5:%05d" % n + SCALAR % n for n in range(20_000)) + b"]",
+    "distinct values": TOP + b"".join(b"K5:%05dV5:%05d" % (n, n) for n in range(20_000)) + b"]",
+    "texts of an array": TOP + b"K1:a[S5:Array" + b"".join(SCALAR % n for n in range(9000)) + b"]]",
+    "elements of a node": TOP + b"".join(SCALAR % n for n in range(9000)) + b"]",
+    "wide texts": TOP + b"".join(b"K5:%05dV104:" % n + WIDE for n in range(9000)) + b"]",
+    "a wide text": TOP + b"K1:aV900004:" + b"x" * 900_000 + "😀".encode() + b"]",
+    "deep nodes": TOP + (b"K1:a[S1:A" * 150 + b"]" * 150) * 100 + b"]",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_form_of_an_object_takes_more_memory_than_is_counted(form: str) -> None:
+    payload, budget = FORMS[form], Budget()
+    _forget_heads()
+    tracemalloc.start()
+    try:
+        node = decode(payload, budget=budget)
+        _forget_heads()
+        took, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert node
+    assert took < budget.loaded
+    with pytest.raises(TooLarge, match="loaded_bytes"):
+        decode(payload, budget=Budget(loaded=budget.loaded // 2))
+
+
+def _forget_heads() -> None:
+    decoding._scalars.clear()
+    decoding._openings.clear()
+
+
+def test_an_object_that_does_not_fit_is_refused_before_it_is_complete() -> None:
+    payload = costly.distinct_nodes(50_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooLarge, match="loaded_bytes"):
+            decode(payload, budget=Budget(loaded=6 * len(payload)))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 6 * len(payload)
+
+
+def test_an_object_of_small_members_costs_its_case_the_details(tmp_path: Path) -> None:
+    upload = costly.distinct_members(tmp_path / "upload", objects=20_000)
+    assert not read(upload).warnings
+    (warning,) = read(upload, limits=Limits(loaded_bytes=5_000_000)).warnings
+    assert warning.object_id  # that of the one object that was not read
+
+
+def test_objects_that_were_dropped_take_no_memory(tmp_path: Path) -> None:
+    bundle = Bundle(tmp_path / "X.xcresult")
+    cases = [
+        case(f"n{n}", bundle.put(summary(f"n{n}", title="x" * 10_000)), testStatus="Failure")
+        for n in range(50)
+    ]
+    found = read(bundle.finish(*cases), limits=Limits(loaded_bytes=250_000))
+    assert (len(found.cases), found.warnings) == (50, ())
+
+
+def test_trees_and_logs_of_actions_do_not_add_up(tmp_path: Path) -> None:
+    path, budget = tmp_path / "X.xcresult", Budget()
+    write_bundle(path, Plan(cases=300, devices=3))
+    assert read_bundle(path, budget=budget).cases
+    assert 0 < budget.loaded < 100_000  # the root object; each tree takes 800 kB
+
+
 def test_runs_that_stay_in_memory_are_bounded(tmp_path: Path) -> None:
     path = Bundle(tmp_path / "X.xcresult").finish(*(case(f"n{number}") for number in range(100)))
     assert len(read(path).cases) == 100
     with pytest.raises(TooLarge, match="held_bytes"):
         read(path, limits=Limits(held_bytes=100_000))
+
+
+def test_one_wide_character_in_a_text_counts_as_four_bytes_for_each(tmp_path: Path) -> None:
+    def failing(name: str, message: str) -> Path:
+        bundle = Bundle(tmp_path / name / "X.xcresult")
+        failure = typed("ActionTestFailureSummary", message=message)
+        long = bundle.put(summary("one", failureSummaries=(failure,)))
+        return bundle.finish(case("one", long, testStatus="Failure"))
+
+    limits = Limits(held_bytes=700_000, loaded_bytes=5_000_000)
+    assert read(failing("narrow", "x" * 100_000), limits=limits).cases
+    with pytest.raises(TooLarge, match="held_bytes"):
+        read(failing("wide", "x" * 100_000 + "😀"), limits=limits)
 
 
 def test_a_spent_budget_ends_the_reading_and_not_one_object(tmp_path: Path) -> None:

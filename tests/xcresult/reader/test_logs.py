@@ -7,6 +7,8 @@ from tests.xcresult.reader import stores
 from tests.xcresult.reader.encoding import encode
 from tests.xcresult.reader.stores import Memory, action, group, module, node, plan_run, run
 
+from runyard.xcresult.errors import TooLarge
+from runyard.xcresult.reader.budget import Budget
 from runyard.xcresult.reader.decode import decode
 from runyard.xcresult.reader.durations import case_seconds, label, suite_seconds, target_seconds
 from runyard.xcresult.reader.logs import Line, Log, ended, read_log
@@ -22,7 +24,7 @@ def suite(name: str, output: str = "", *subsections: Any, **members: Any) -> Any
 
 
 def log(*sections: Any, **members: Any) -> Log:
-    return read_log(decode(encode(section("Test App", *sections, **members))))
+    return read_log(decode(encode(section("Test App", *sections, **members))), Budget())
 
 
 def at(seconds: float) -> str:
@@ -54,11 +56,18 @@ def at(seconds: float) -> str:
     ],
 )
 def test_lines_of_the_test_library_are_understood(line: str, expected: Line | None) -> None:
-    assert ended(f"noise\n{line}\nnoise after noise") == ([expected] if expected else [])
+    assert ended(f"noise\n{line}\nnoise after noise", Budget()) == ([expected] if expected else [])
 
 
 def test_a_line_without_end_is_not_searched() -> None:
-    assert ended("Test " * 2_000_000 + " after ") == []
+    assert ended("Test " * 2_000_000 + " after ", Budget()) == []
+
+
+def test_lines_without_number_do_not_take_all_memory() -> None:
+    output = "Test a passed after 1 seconds\n" * 1000
+    assert len(ended(output, Budget(held=200_000))) == 1000
+    with pytest.raises(TooLarge, match="held_bytes"):
+        ended(output, Budget(held=100_000))
 
 
 def test_the_window_of_a_run_starts_with_its_first_target() -> None:

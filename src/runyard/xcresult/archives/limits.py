@@ -7,7 +7,7 @@ before it has taken 30 s of one core or 512 MB (docs/xcresult.md has the reasons
 
 import msgspec
 
-from runyard.xcresult.reader.budget import HELD, WORK, Budget
+from runyard.xcresult.reader.budget import HELD, LOADED, WORK, Budget
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -45,7 +45,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Work of one reading, about its microseconds (reader/budget.py); more for a large upload."""
     held_bytes: int = HELD
     """Bytes of the result in memory, estimated."""
+    loaded_bytes: int = LOADED
+    """Bytes of decoded objects in memory at a time, estimated: bytes, text, nodes and values."""
 
     def budget(self, *, uploaded: int = 0) -> Budget:
         """The budget for one upload of this size."""
-        return Budget(self.work, self.held_bytes, uploaded=uploaded)
+        return Budget(self.work, self.held_bytes, self.loaded_bytes, uploaded=uploaded)

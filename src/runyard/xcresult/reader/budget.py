@@ -8,12 +8,19 @@ system as well (processor/resource_limits.py).
 A larger upload may take more work, in proportion to its bytes: whoever wants a longer reading has to upload more.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from runyard.xcresult.errors import TooLarge
 
 WORK = 25_000_000
 """Work for any upload. 50,000 cases in an archive of 81 MB take 19 million, and may take 30."""
 HELD = 384 * 2**20
 """Bytes of the result in memory, estimated. 50,000 cases, some of them with retries, take about 220 MiB."""
+LOADED = 416 * 2**20
+"""Bytes of decoded objects in memory while the result grows. The tree of 85,000 cases takes 374 MiB, estimated."""
+HELD_EARLY = 4
+"""Part of the held bytes that the result takes while objects are decoded; reports and rows take the rest later."""
 UPLOADED_BYTES = 16
 """Bytes of the upload that add one to the work."""
 
@@ -56,11 +63,16 @@ JSON_KIB = 64
 class Budget:
     """What one reading may still spend."""
 
-    def __init__(self, work: int = WORK, held: int = HELD, *, uploaded: int = 0) -> None:
+    def __init__(
+        self, work: int = WORK, held: int = HELD, loaded: int = LOADED, *, uploaded: int = 0
+    ) -> None:
         self._most = work + uploaded // UPLOADED_BYTES
         self._most_held = held
+        self._most_loaded = loaded
         self.work = 0
         self.held = 0
+        self.early = 0
+        self.loaded = 0
 
     @property
     def exceeded(self) -> bool:
@@ -80,10 +92,40 @@ class Budget:
         """Count the work for this many bytes, at a cost for each kibibyte."""
         self.spend((size * each >> 10) + 1)
 
-    def hold(self, size: int) -> None:
-        """Count bytes that stay in memory until the reading ends; raises TooLarge beyond the limit."""
+    def hold(self, size: int, *, early: int = 0) -> None:
+        """Count bytes that stay in memory until the reading ends; raises TooLarge beyond the limit.
+
+        `early` is what they take at once, beyond their part of the held bytes.
+        """
         self.held += size
+        self.early += early
         if self.held > self._most_held:
             raise TooLarge(
                 f"the result takes more than {self._most_held} bytes of memory (held_bytes)"
             )
+        self.allow(0)
+
+    def load(self, size: int) -> None:
+        """Count bytes of a decoded object, until `passing` ends; raises TooLarge beyond the limit."""
+        self.allow(size)
+        self.loaded += size
+
+    def allow(self, size: int) -> None:
+        """Check that an object of this size fits besides those that are loaded; raises TooLarge otherwise.
+
+        An object that does not fit does not end the reading: others may.
+        """
+        if self.loaded + size + self.held // HELD_EARLY + self.early > self._most_loaded:
+            raise TooLarge(
+                f"the decoded objects take more than {self._most_loaded} bytes of memory"
+                " (loaded_bytes)"
+            )
+
+    @contextmanager
+    def passing(self) -> Iterator[None]:
+        """Forget, at the end, the objects that were loaded within: the caller keeps none of them."""
+        before = self.loaded
+        try:
+            yield
+        finally:
+            self.loaded = before

@@ -22,7 +22,6 @@ from runyard.xcresult.reader.durations import (
     suite_seconds,
     target_seconds,
 )
-from runyard.xcresult.reader.fields import text
 from runyard.xcresult.reader.logs import Log
 from runyard.xcresult.reader.model import Case, RunnerError, Status, Suite, Target
 from runyard.xcresult.reader.walk import CaseKey, OpenCase, TargetKey, Walk
@@ -106,11 +105,11 @@ def freeze_targets(
         Target(
             plan=plan,
             name=name,
-            kind=text(target.node, "testKind"),
-            identifier_url=text(target.node, "identifierURL"),
-            project_path=text(target.node, "projectRelativePath"),
-            language=text(target.node, "testLanguage"),
-            region=text(target.node, "testRegion"),
+            kind=target.texts["testKind"],
+            identifier_url=target.texts["identifierURL"],
+            project_path=target.texts["projectRelativePath"],
+            language=target.texts["testLanguage"],
+            region=target.texts["testRegion"],
             status="Failure" if target.failures else combine(statuses.get((plan, name), ())),
             duration=target_seconds(logs.get(plan, ()), name),
             failures=tuple(target.failures.values()),

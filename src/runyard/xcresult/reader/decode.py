@@ -21,8 +21,10 @@ needed are skipped without being built (scalar_pattern.py).
 Invariants:
 - Only lengths delimit: values may contain brackets and colons. A head whose length does not match what the fast path
   saw is decoded again on the slow path.
-- Nothing but Malformed is raised, whatever the bytes; depth is bounded without recursion.
+- Nothing but Malformed and TooLarge is raised, whatever the bytes; depth is bounded without recursion.
 - Unknown types and members are kept.
+- The memory of what is built is counted while it is built (weighing.py), so that an object that does not fit is refused
+  before it is complete.
 """
 
 import re
@@ -30,6 +32,7 @@ from typing import Any, TypeVar
 
 from runyard.xcresult.reader.budget import NODE, SLOW_MEMBER, TYPED_KIB, Budget
 from runyard.xcresult.reader.scalar_pattern import SCALAR_RUN
+from runyard.xcresult.reader.weighing import STEP, STRING, Weight, weighed
 
 T = TypeVar("T")
 Node = dict[str, Any]
@@ -83,20 +86,26 @@ def decode(
     count = data.count(b"[S") + data.count(b"[T")
     if count > nodes:
         raise Malformed(f"more than {nodes} objects in one")
-    decoder = _Decoder(data, known, depth, passing, nodes)
+    spending = budget or Budget()
+    weight = Weight(spending, len(data))
+    decoder = _Decoder(data, known, depth, passing, nodes, weight)
+    spending.spend(count * NODE)
+    spending.spend_kib(len(data), TYPED_KIB)
     try:
-        if budget is not None:
-            budget.spend(count * NODE)
-            budget.spend_kib(len(data), TYPED_KIB)
         return decoder.run()
     finally:
-        if budget is not None:
-            budget.spend(decoder.slow * SLOW_MEMBER)
+        spending.spend(decoder.slow * SLOW_MEMBER)
 
 
 class _Decoder:
     def __init__(
-        self, data: bytes, known: frozenset[str], depth: int, passing: frozenset[str], most: int
+        self,
+        data: bytes,
+        known: frozenset[str],
+        depth: int,
+        passing: frozenset[str],
+        most: int,
+        weight: Weight,
     ) -> None:
         self.data = data
         self.text = data.decode("latin-1")
@@ -104,6 +113,7 @@ class _Decoder:
         self.depth = depth
         self.passing = passing
         self.most = most
+        self.weight = weight
         self.slow = 0
         """Members that were decoded on the slow path; values without a type are not among the counted objects."""
         self.types: dict[str, str] = {}
@@ -120,27 +130,33 @@ class _Decoder:
 
     def members(self, top: Any, at: int) -> Any:
         """Decode all members up to the end of the outermost object, whose head ended at `at`."""
-        text, data, scalars = self.text, self.data, _scalars
+        text, scalars = self.text, _scalars
         opened, types = self.open, self.types
         scalar, opening, passing = _SCALAR.match, _OPENING.match, self.passing
+        closed, stop = 0, STEP
         while True:
             if type(top) is dict:
-                while found := scalar(text, at):
+                while at < stop and (found := scalar(text, at)):
                     head = found[0]
-                    key, length = scalars.get(head) or _scalar(head)
+                    key, length = scalars.get(head) or self.scalar(head)
                     start = found.end()
                     end = start + length
                     if not key or text[end] != "]":  # the slow path decides what this is
                         break
                     value = text[start:end]
-                    top[key] = value if value.isascii() else _utf8(data[start:end])
+                    top[key] = value if value.isascii() else self.utf8(start, end)
                     at = end + 1
+            if at >= stop:
+                self.weight.check(at, closed, top, opened)
+                stop = at + STEP
+                continue
             mark = text[at]
             if mark == "]":
                 at += 1
-                if not opened:
-                    break
                 value = _closed(top) if type(top) is dict and "_v" in top else top
+                closed += STRING if type(value) is str else weighed(value)
+                if not opened:
+                    return self.ended(value, at, closed)
                 top, key = opened.pop()
                 if type(top) is list:
                     top.append(value)
@@ -150,7 +166,7 @@ class _Decoder:
                     _put(top, key, value)
                 continue
             found = opening(text, at)
-            names = _openings.get(found[0]) or _opening(found[0]) if found else None
+            names = _openings.get(found[0]) or self.opening(found[0]) if found else None
             if found and names:
                 if names[0] in passing:
                     at = self.passed(found.end())
@@ -163,9 +179,13 @@ class _Decoder:
                 top, at = self.member(top, at)
             if len(opened) > self.depth:
                 raise Malformed(f"more than {self.depth} levels")
-        if at != len(text):
-            raise Malformed(f"{len(text) - at} bytes after the object")
-        return _closed(top)
+
+    def ended(self, value: Any, at: int, closed: int) -> Any:
+        """The outermost object, which ended at `at`; it has `closed` bytes in memory."""
+        if at != len(self.text):
+            raise Malformed(f"{len(self.text) - at} bytes after the object")
+        self.weight.keep(closed)
+        return value
 
     def passed(self, at: int) -> int:
         """Skip the object whose head ended at `at` and return its end. Nothing is built, but everything is counted."""
@@ -196,6 +216,7 @@ class _Decoder:
         text = self.text
         key = ""
         self.slow += 1
+        self.weight.texts += STRING
         if self.slow > self.most:
             raise Malformed(f"more than {self.most} members in one object")
         if text[at] == "K":
@@ -264,7 +285,25 @@ class _Decoder:
         if end > len(text):
             raise Malformed(f"a value that ends after the last byte, at byte {at}")
         value = text[start:end]
-        return value if value.isascii() else _utf8(self.data[start:end]), end
+        return value if value.isascii() else self.utf8(start, end), end
+
+    def scalar(self, head: str) -> tuple[str, int]:
+        """As `_scalar`, for a head that is not cached: its key is a string of its own."""
+        self.weight.texts += STRING + len(head)
+        return _scalar(head)
+
+    def opening(self, head: str) -> tuple[str, str] | None:
+        """As `_opening`, for a head that is not cached: its key and its type are strings of their own."""
+        self.weight.texts += STRING + len(head)
+        return _opening(head)
+
+    def utf8(self, start: int, end: int) -> str:
+        """Decode UTF-8 and replace invalid bytes. One character may make all others wide, and much memory is used."""
+        if end - start > STEP:
+            self.weight.wide(end - start)
+        value = self.data[start:end].decode("utf-8", "replace")
+        self.weight.texts += value.__sizeof__()
+        return value
 
 
 def _put(top: Node | list[Any], key: str, value: Any) -> None:
@@ -316,8 +355,3 @@ def _remember(known: dict[str, T], head: str, names: T) -> None:
 def _named(token: str) -> str | None:
     length, _, name = token[1:].partition(":")
     return name if int(length) == len(name) else None
-
-
-def _utf8(value: bytes) -> str:
-    """Decode UTF-8 and replace invalid bytes."""
-    return value.decode("utf-8", "replace")

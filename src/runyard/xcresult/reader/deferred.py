@@ -91,7 +91,12 @@ def run_request(node: Node, identifier: str, place: Place) -> RunRequest:
 
 
 def run_of(graph: Graph, request: RunRequest) -> ReadRun:
-    """Read the run's summary, if it has one with content."""
+    """Read the run's summary, if it has one with content, and drop it."""
+    with graph.spending.passing():
+        return _run_of(graph, request)
+
+
+def _run_of(graph: Graph, request: RunRequest) -> ReadRun:
     long: Node = request.inline
     if request.summary_id:
         short = request.short
@@ -116,5 +121,6 @@ def log_of(graph: Graph, log_id: str) -> Log | None:
     """Read an action's log; None if it is missing, which costs only some durations."""
     if not log_id or not graph.objects.has(log_id):
         return None
-    root = graph.load(log_id, what="the log of an action", kib=LOG_KIB)
-    return read_log(root) if root else None
+    with graph.spending.passing():
+        root = graph.load(log_id, what="the log of an action", kib=LOG_KIB)
+        return read_log(root, graph.spending) if root else None

@@ -20,6 +20,7 @@ import re
 
 import msgspec
 
+from runyard.xcresult.reader.budget import Budget
 from runyard.xcresult.reader.decode import Node
 from runyard.xcresult.reader.fields import children, number, text, when
 
@@ -27,6 +28,10 @@ Path = tuple[str, ...]
 LINE = 4096
 """Largest length of a line; test libraries write no longer ones."""
 
+LINE_BYTES = 96
+"""Memory of a line besides its label: the line, its seconds, its place in two lists."""
+
+_KINDS = {each: each for each in ("Test", "Suite")}  # one text for all lines
 _TARGET, _SUITE, _LAUNCH = "Test target ", "Run test suite ", "Launch "
 _AFTER = " after "
 _ENDED = re.compile(
@@ -62,8 +67,8 @@ class Log(msgspec.Struct, frozen=True, kw_only=True):
     targets: dict[str, TargetLog]
 
 
-def read_log(root: Node) -> Log:
-    """An action's log, mapped."""
+def read_log(root: Node, budget: Budget) -> Log:
+    """An action's log, mapped; its lines stay in memory until the reading ends."""
     sections = children(root, "subsections")
     launch = next((one for one in sections if text(one, "title") == "Launch actions"), {})
     targets: dict[str, TargetLog] = {}
@@ -78,7 +83,8 @@ def read_log(root: Node) -> Log:
         elif target and title.startswith(_SUITE):
             path = _inside(path, text(section, "suiteName") or title.removeprefix(_SUITE))
         if target:
-            found = _collect(section, targets[target], path, title=title, found=found)
+            log = targets[target]
+            found = _collect(section, log, path, title=title, found=found, budget=budget)
         waiting.extend(
             (one, target, path, found) for one in reversed(children(section, "subsections"))
         )
@@ -90,12 +96,14 @@ def _inside(path: Path, suite: str) -> Path:
     return path if wrapper else (*path, suite)
 
 
-def _collect(section: Node, log: TargetLog, path: Path, *, title: str, found: bool) -> bool:
+def _collect(
+    section: Node, log: TargetLog, path: Path, *, title: str, found: bool, budget: Budget
+) -> bool:
     """Collect the lines of the section's output; returns whether the target's lines have been found."""
     suite = bool(path) and title.startswith(_SUITE)
     if found and not suite:
         return True
-    lines = ended(text(section, "emittedOutput"))
+    lines = ended(text(section, "emittedOutput"), budget)
     if suite:
         log.suite_lines.setdefault(path, []).extend(lines)
         log.suite_seconds[path] = log.suite_seconds.get(path, 0.0) + number(section, "duration")
@@ -105,7 +113,7 @@ def _collect(section: Node, log: TargetLog, path: Path, *, title: str, found: bo
     return True
 
 
-def ended(output: str) -> list[Line]:
+def ended(output: str, budget: Budget) -> list[Line]:
     """The lines of a test process that have a duration."""
     lines: list[Line] = []
     at = output.find(_AFTER)
@@ -114,7 +122,9 @@ def ended(output: str) -> list[Line]:
         end = output.find("\n", at)
         end = len(output) if end < 0 else end
         if end - begin < LINE and (found := _ENDED.match(output, begin, end)):
-            lines.append(Line(found[1], found[2], float(found[3])))
+            size = LINE_BYTES + found[2].__sizeof__()
+            budget.hold(size, early=size)
+            lines.append(Line(_KINDS[found[1]], found[2], float(found[3])))
         at = output.find(_AFTER, end)
     return lines
 

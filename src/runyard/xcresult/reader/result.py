@@ -117,8 +117,9 @@ def _scheme(graph: Graph, root: Node) -> str:
     metadata_id = reference(root, "metadataRef")
     if not metadata_id:
         return ""
-    metadata = graph.load(metadata_id, what="the invocation's metadata") or {}
-    return text(child(metadata, "schemeIdentifier"), "entityName")
+    with graph.spending.passing():
+        metadata = graph.load(metadata_id, what="the invocation's metadata") or {}
+        return text(child(metadata, "schemeIdentifier"), "entityName")
 
 
 def _walk_tests(
@@ -132,13 +133,19 @@ def _walk_tests(
         if not tests_id:
             continue
         try:
-            tests = walk.graph.need(tests_id, what="the tests of an action")
+            with walk.graph.spending.passing():
+                # the tree of one action is dropped before the next one is read
+                walk.tests(
+                    walk.graph.need(tests_id, what="the tests of an action"),
+                    action=index,
+                    device=devices[index],
+                    plan=action.plan or scheme,
+                )
         except BundleInvalid as error:
             walk.graph.warn(str(error), object_id=tests_id)
             problems.append(tests_id)
-            continue
-        readable += 1
-        walk.tests(tests, action=index, device=devices[index], plan=action.plan or scheme)
+        else:
+            readable += 1
     if problems and not readable:
         stripped = not any(walk.graph.objects.has(one) for one in problems)
         causes = [one for one in walk.graph.warnings if one.object_id in problems]

@@ -7,6 +7,7 @@ Runs with the same (test plan, target, suites, identifier) are one case. The val
 private; `freeze` in cases.py turns them into the model's values.
 """
 
+import re
 from functools import partial
 
 import msgspec
@@ -36,6 +37,18 @@ RUN_BYTES = 2500
 ENCODED = 5
 """Memory for each byte of an encoded run: the run, and what reports and rows make of it."""
 _encode = msgspec.msgpack.Encoder().encode
+_json = msgspec.json.Encoder().encode
+_FOUR_BYTES = re.compile(rb"[\xf0-\xf4]")
+
+
+TARGET_TEXTS = (
+    "testKind",
+    "identifierURL",
+    "projectRelativePath",
+    "testLanguage",
+    "testRegion",
+)
+"""Members of a target that its result has; all others are dropped with the tree."""
 
 
 class OpenCase:
@@ -78,10 +91,10 @@ class OpenSuite:
 class OpenTarget:
     """A target, as the first configuration that ran it describes it."""
 
-    __slots__ = ("failures", "node")
+    __slots__ = ("failures", "texts")
 
     def __init__(self, node: Node) -> None:
-        self.node = {key: value for key, value in node.items() if key not in ("tests", "_type")}
+        self.texts = {name: text(node, name) for name in TARGET_TEXTS}
         self.failures: dict[str, Failure] = {}
 
 
@@ -169,8 +182,17 @@ class Walk:
 
     def _keep(self, case: OpenCase, read: ReadRun) -> None:
         """Add a run to its case, and count the memory that it takes."""
-        self.graph.spending.hold(RUN_BYTES + ENCODED * len(_encode(read)))
+        wide = _widened(_json(read))
+        size = RUN_BYTES + ENCODED * len(_encode(read)) + wide
+        self.graph.spending.hold(size, early=wide)
         case.add(read)
+
+
+def _widened(encoded: bytes) -> int:
+    """Memory of texts beyond one byte for each character: one wide character widens its whole text."""
+    if encoded.isascii():
+        return 0
+    return len(encoded) * (3 if _FOUR_BYTES.search(encoded) else 1)
 
 
 def _bound(count: int, most: int, what: str) -> None:
