@@ -17,7 +17,8 @@ from runyard.cli.options import BadSetting
 from runyard.cli.tart_kubelet import tart_kubelet
 from runyard.cli.uprun import UpFlags, chosen_driver
 from runyard.clock import RealClock
-from runyard.embedded.up import archives
+from runyard.embedded.up import archives, images
+from runyard.embedded.up.layout import Layout
 from runyard.embedded.up.machine import Options, RealGitHub
 from runyard.vm.archives import Archive
 from runyard.vm.registry import Wanted
@@ -119,3 +120,12 @@ def test_hosts_and_up_keep_a_download_in_their_data_directory(tmp_path: Path) ->
                 assert len(server.seen) == asked
 
     asyncio.run(main())
+
+
+def test_the_practice_archive_of_each_start_is_the_same_file(tmp_path: Path) -> None:
+    layouts = Layout(tmp_path / "one"), Layout(tmp_path / "another")
+    for layout in layouts:
+        layout.images.mkdir(parents=True)
+        images.build_archive(layout)
+    one, another = (images.practice_archive(each).read_bytes() for each in layouts)
+    assert one == another  # a host keeps what it was given by its digest

@@ -12,7 +12,7 @@ from aiohttp import web
 from tests.vm.oci.fake_registry import FakeServer
 
 from runyard.clock import RealClock
-from runyard.vm.archives import Archive, BadArchive, Bounds, provided
+from runyard.vm.archives import Archive, BadArchive, Bounds, check_file, provided
 
 DATA = gzip.compress(os.urandom(200_000), mtime=0)
 SHA = hashlib.sha256(DATA).hexdigest()
@@ -208,13 +208,52 @@ async def given(source: str, folder: Path, sha256: str = "") -> Path:
     return await provided(archive, folder, clock=RealClock(), report=print)
 
 
-def test_a_path_is_used_where_it_is_and_checked_if_its_digest_is_given(tmp_path: Path) -> None:
-    path = tmp_path / "runner.tar.gz"
+@pytest.mark.parametrize("sha256", ["", SHA], ids=["no digest", "digest"])
+def test_a_file_that_is_replaced_or_removed_after_the_start_changes_nothing_for_later_vms(
+    tmp_path: Path, sha256: str
+) -> None:
+    path, folder = tmp_path / "runner.tar.gz", tmp_path / "archives"
     path.write_bytes(DATA)
-    assert asyncio.run(given(str(path), tmp_path)) == path
-    assert asyncio.run(given(str(path), tmp_path, SHA)) == path
+    found = asyncio.run(given(str(path), folder, sha256))
+    assert found == folder / f"{SHA}.tar.gz"
+    path.write_bytes(b"another one")
+    assert found.read_bytes() == DATA
+    path.unlink()
+    assert found.read_bytes() == DATA
+    assert [each.name for each in folder.iterdir()] == [found.name]
+
+
+def test_a_start_with_the_digest_does_not_need_the_original_any_more(tmp_path: Path) -> None:
+    path, folder = tmp_path / "runner.tar.gz", tmp_path / "archives"
+    path.write_bytes(DATA)
+    first = asyncio.run(given(str(path), folder, SHA))
+    path.unlink()
+    assert asyncio.run(given(str(path), folder, SHA)) == first
+    first.write_bytes(b"damaged")
+    with pytest.raises(BadArchive, match="No such file"):
+        asyncio.run(given(str(path), folder, SHA))
+
+
+def test_a_file_without_a_digest_means_what_it_holds_at_each_start(tmp_path: Path) -> None:
+    path, folder = tmp_path / "runner.tar.gz", tmp_path / "archives"
+    path.write_bytes(DATA)
+    first = asyncio.run(given(str(path), folder))
+    written = first.stat().st_mtime_ns
+    assert asyncio.run(given(str(path), folder)) == first
+    assert first.stat().st_mtime_ns == written  # the same file is not copied again
+    path.write_bytes(b"a newer one")
+    assert asyncio.run(given(str(path), folder)).read_bytes() == b"a newer one"
+
+
+def test_a_file_with_another_digest_is_not_copied(tmp_path: Path) -> None:
+    path, folder = tmp_path / "runner.tar.gz", tmp_path / "archives"
+    path.write_bytes(DATA)
     with pytest.raises(BadArchive, match="has the SHA-256"):
-        asyncio.run(given(str(path), tmp_path, "0" * 64))
+        asyncio.run(given(str(path), folder, "0" * 64))
+    assert not folder.exists()
+    with pytest.raises(BadArchive, match="has the SHA-256"):
+        check_file(Archive(source=str(path), sha256="0" * 64))
+    check_file(Archive(source=str(path), sha256=SHA.upper()))
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,16 @@
 """Provides the archive of the Actions runner that hosts copy into VMs: a file, or a download that is kept.
 
-    FOLDER/<sha256>.tar.gz       downloaded, verified
-    FOLDER/<sha256>.*.partial    being downloaded
+    FOLDER/<sha256>.tar.gz       downloaded or copied, verified
+    FOLDER/<sha256>.*.partial    being downloaded or copied
 
-A path is used where it is. A URL is downloaded once, to a file that is named by its digest, and is not asked again:
-the next start needs no network.
+A URL is downloaded once, to a file that is named by its digest, and is not asked again: the next start needs no
+network. A path is copied to such a file, because VMs read it long after the start: a link to the original would change
+with its content.
 
 Invariants:
 - Nothing is used that does not have the digest it was given, however it came to be there.
-- A partial download is never used: it gets its name when it is complete, verified and on the disk.
+- A path that was given without a digest means what it holds at the start; that is what all VMs get until the next one.
+- A partial file is never used: it gets its name when it is complete, verified and on the disk.
 - A download ends when nothing arrives for `Bounds.stall` seconds, or when it is larger than `Bounds.largest`.
 - No message has the query of a URL: it may hold a signature.
 """
@@ -20,9 +22,10 @@ import os
 import re
 import ssl
 import tempfile
-from collections.abc import Callable
-from contextlib import aclosing
+from collections.abc import Callable, Iterator
+from contextlib import aclosing, contextmanager
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
@@ -41,7 +44,8 @@ _REDIRECTS = 5
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _GZIP = b"\x1f\x8b"
 _SUFFIXES = (".tar.gz", ".tar")  # a guest chooses by it how to unpack
-_ABANDONED = 3600.0  # seconds after which a partial download is no longer being written
+_PART = 1 << 20
+_ABANDONED = 3600.0  # seconds after which a partial file is no longer being written
 _REPORT_EVERY = 5.0
 
 
@@ -102,16 +106,11 @@ async def provided(
     """The file to copy from; `BadArchive` if there is none that may be used."""
     archive.check()
     wanted = archive.sha256.lower()
+    kept = await asyncio.to_thread(_kept, folder, wanted)
+    if kept is not None:
+        return kept
     if not archive.is_url:
-        path = Path(archive.source)
-        found = await asyncio.to_thread(_digest, path, needed=bool(wanted))
-        if found != wanted:
-            raise BadArchive(_other_digest(str(path), found, wanted))
-        return path
-    for suffix in _SUFFIXES:
-        path = folder / f"{wanted}{suffix}"
-        if path.exists() and await asyncio.to_thread(_digest, path, needed=True) == wanted:
-            return path
+        return await asyncio.to_thread(_copied, Path(archive.source), wanted, folder, clock.now())
     download = _Download(archive.source, wanted, clock=clock, report=report, bounds=bounds)
     try:
         return await download.into(folder, tls)
@@ -119,15 +118,102 @@ async def provided(
         raise BadArchive(_not_written(folder, error)) from None
 
 
-def _digest(path: Path, *, needed: bool) -> str:
-    """The SHA-256 of a file; only whether it can be read, if it is not needed."""
+def check_file(archive: Archive) -> None:
+    """Raise `BadArchive` if the file of a path cannot be read or has another digest; it is not copied."""
+    archive.check()
+    if not archive.is_url:
+        _check_digest(archive.source, _digest(Path(archive.source)), archive.sha256.lower())
+
+
+def _check_digest(what: str, found: str, wanted: str) -> None:
+    if wanted and found != wanted:
+        raise BadArchive(_other_digest(what, found, wanted))
+
+
+def _kept(folder: Path, wanted: str) -> Path | None:
+    """The file with this digest that an earlier start has stored."""
+    for suffix in _SUFFIXES if wanted else ():
+        path = folder / f"{wanted}{suffix}"
+        if path.exists() and _digest(path) == wanted:
+            return path
+    return None
+
+
+def _digest(path: Path) -> str:
+    """The SHA-256 of a file."""
     try:
         with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest() if needed else ""
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise BadArchive(
-            f"{path} cannot be read ({error.strerror}). Check the path and its permissions"
-        ) from None
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: OSError) -> BadArchive:
+    return BadArchive(
+        f"{path} cannot be read ({error.strerror}). Check the path and its permissions"
+    )
+
+
+def _copied(path: Path, wanted: str, folder: Path, now: float) -> Path:
+    """Copy a file under the name of its digest, unless it is there already."""
+    found = _digest(path)
+    _check_digest(str(path), found, wanted)
+    kept = _kept(folder, found)
+    if kept is not None:
+        return kept
+    try:
+        with _partial(folder, found, now) as (file, keep):
+            digest, beginning = hashlib.sha256(), b""
+            for part in _parts(path):
+                beginning = beginning or part[: len(_GZIP)]
+                digest.update(part)
+                file.write(part)
+            _check_digest(str(path), digest.hexdigest(), found)  # it may change meanwhile
+            return keep(beginning)
+    except OSError as error:
+        raise BadArchive(_not_written(folder, error)) from None
+
+
+def _parts(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            while part := file.read(_PART):
+                yield part
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+@contextmanager
+def _partial(
+    folder: Path, wanted: str, now: float
+) -> Iterator[tuple[BinaryIO, Callable[[bytes], Path]]]:
+    """A partial file, and what gives it its name by its first bytes; it is removed unless that was called."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _remove_abandoned(folder, now)
+    handle, name = tempfile.mkstemp(prefix=f"{wanted}.", suffix=".partial", dir=folder)
+    partial = Path(name)
+
+    def keep(beginning: bytes) -> Path:
+        file.flush()
+        os.fsync(file.fileno())
+        suffix = _SUFFIXES[0] if beginning.startswith(_GZIP) else _SUFFIXES[1]
+        path = folder / f"{wanted}{suffix}"
+        partial.replace(path)
+        sync_directory(folder)
+        return path
+
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file, keep
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _remove_abandoned(folder: Path, now: float) -> None:
+    """Remove what was left by downloads and copies that were killed."""
+    for each in folder.glob("*.partial"):
+        if now - each.stat().st_mtime > _ABANDONED:
+            each.unlink(missing_ok=True)
 
 
 class _Download:
@@ -151,25 +237,11 @@ class _Download:
 
     async def into(self, folder: Path, tls: Callable[[], ssl.SSLContext]) -> Path:
         """Download, verify, and give it its name."""
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._remove_abandoned(folder)
-        stream = await self._open(tls)
-        handle, name = tempfile.mkstemp(prefix=f"{self._wanted}.", suffix=".partial", dir=folder)
-        partial = Path(name)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                async with aclosing(stream):
-                    found, beginning = await self._copy(stream, file.write)
-                file.flush()
-                os.fsync(file.fileno())
-            if found != self._wanted:
-                raise BadArchive(_other_digest(_shown(self._url), found, self._wanted))
-            suffix = _SUFFIXES[0] if beginning.startswith(_GZIP) else _SUFFIXES[1]
-            path = folder / f"{self._wanted}{suffix}"
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
-        sync_directory(folder)
+        with _partial(folder, self._wanted, self._clock.now()) as (file, keep):
+            async with aclosing(await self._open(tls)) as stream:
+                found, beginning = await self._copy(stream, file.write)
+            _check_digest(_shown(self._url), found, self._wanted)
+            path = keep(beginning)
         self._report(f"{_shown(self._url)} is downloaded and verified: {path}")
         return path
 
@@ -239,12 +311,6 @@ class _Download:
         self._next_report = self._clock.monotonic() + _REPORT_EVERY
         size = f" of {total / 1e6:.0f}" if total else ""
         self._report(f"downloading {_shown(self._url)}: {done / 1e6:.0f}{size} MB")
-
-    def _remove_abandoned(self, folder: Path) -> None:
-        """Remove what was left by downloads that were killed."""
-        for each in folder.glob("*.partial"):
-            if self._clock.now() - each.stat().st_mtime > _ABANDONED:
-                each.unlink(missing_ok=True)
 
     def _failed(self, cause: str, fix: str) -> BadArchive:
         return BadArchive(f"{_shown(self._url)} cannot be downloaded: {cause}. {fix}")

@@ -6,6 +6,7 @@ and get the practice runner as an archive. With the practice GitHub the runner i
 enough to test a roll.
 """
 
+import gzip
 import tarfile
 from importlib import resources
 from pathlib import Path
@@ -22,12 +23,14 @@ def practice_archive(layout: Layout) -> Path:
 
 
 def build_archive(layout: Layout) -> None:
-    """Packs the practice runner of this version."""
+    """Packs the practice runner of this version; always to the same bytes, because hosts keep it by its digest."""
     target = practice_archive(layout)
     draft = target.with_name(f".{target.name}")
     with (
         resources.as_file(resources.files("runyard.embedded.github") / "runner") as practice,
-        tarfile.open(draft, "w:gz") as archive,
+        draft.open("wb") as file,
+        gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w") as archive,
     ):
         archive.add(practice, arcname=".", filter=_plain)
     draft.replace(target)
