@@ -183,6 +183,16 @@ BAD = {
         "give one of them",
     ),
     "a group that no host is of": (("create", "m", "--image", "v", "--fleet", "x"), "Give --os"),
+    "a group that no label can name": (
+        ("create", "m", "--image", "v", "--os", "linux", "--fleet", "löcal", "--dry-run"),
+        "label's value",
+    ),
+    "no group": (("create", "m", "--image", "v", "--os", "linux", "--fleet", ""), "--fleet"),
+    "a group with a dash at its end": (("create", "m", "--image", "v", "--fleet", "x-"), "--fleet"),
+    "a runtime that no class can name": (
+        ("create", "m", "--image", "v", "--runtime", "Tárt", "--dry-run"),
+        "--runtime",
+    ),
     "no pool of that name": (("show", "nowhere"), "has no pool nowhere"),
 }
 

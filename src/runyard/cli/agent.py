@@ -11,7 +11,14 @@ import click
 import msgspec
 
 from runyard.cli.clusterflags import KUBECONFIG, probes_options
-from runyard.cli.options import INSECURE_REGISTRY, LOGGING, Option, Program, with_options
+from runyard.cli.options import (
+    INSECURE_REGISTRY,
+    LOGGING,
+    Option,
+    Program,
+    label_value,
+    with_options,
+)
 from runyard.cli.pollerflags import POLLING
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -66,6 +73,7 @@ NODE: tuple[Option, ...] = (
     ),
     click.option(
         "--fleet",
+        callback=label_value,
         envvar="RUNYARD_FLEET",
         default="local",
         show_default=True,

@@ -92,6 +92,16 @@ INSECURE_REGISTRY: Option = click.option(
 )
 
 
+def label_value(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    """Callback of an option whose text becomes the value of a Kubernetes label."""
+    if text is not None and not _LABEL_VALUE.fullmatch(text):
+        raise click.BadParameter(
+            f"{text!r} cannot be a label's value. Use up to 63 letters (a-z, A-Z), digits, '-', '_' and '.',"
+            " with a letter or digit at both ends"
+        )
+    return text
+
+
 def labels_of(flag: str, text: str) -> tuple[tuple[str, str], ...]:
     """`key=value,key=value` as pairs of a Kubernetes label."""
     pairs: dict[str, str] = {}

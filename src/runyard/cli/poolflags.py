@@ -4,10 +4,11 @@ import re
 
 import click
 
-from runyard.cli.options import Option
+from runyard.cli.options import Option, label_value
 
 _CPU = re.compile(r"(?P<number>[0-9]+(\.[0-9]{1,3})?)(?P<milli>m?)")
 _MEMORY = re.compile(r"(?P<number>[0-9]+)(?P<unit>[MG]i)")
+_CLASS = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,51}[a-z0-9])?")  # with a prefix it is a label's value
 _MOST = 2**31 - 1  # of an int32
 
 
@@ -43,6 +44,20 @@ def _labels(_: click.Context, __: click.Parameter, text: str | None) -> tuple[st
     return None if text is None else tuple(_checked(each.strip()) for each in text.split(","))
 
 
+def _group(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
+    """A group of hosts: the value of their label."""
+    return label_value(ctx, param, _word(ctx, param, text))
+
+
+def _class(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    """The name of a RuntimeClass, or the part of it that names a runtime."""
+    if text is not None and not _CLASS.fullmatch(text):
+        raise click.BadParameter(
+            f"{text!r} cannot be a RuntimeClass. Use up to 53 lower-case letters (a-z), digits, '-' and '.'"
+        )
+    return text
+
+
 def _checked(text: str) -> str:
     if not text or not text.isprintable() or any(char.isspace() or char == "," for char in text):
         raise click.BadParameter(
@@ -74,7 +89,7 @@ CREATE: tuple[Option, ...] = (
     ),
     click.option(
         "--fleet",
-        callback=_word,
+        callback=_group,
         metavar="GROUP",
         help="Group of hosts.  [default: the hosts' own, if there is one]",
     ),
@@ -85,13 +100,13 @@ CREATE: tuple[Option, ...] = (
     ),
     click.option(
         "--runtime",
-        callback=_word,
+        callback=_class,
         metavar="NAME",
         help="Runtime of the hosts' agents: tart, qemu or process.  [default: that of the hosts]",
     ),
     click.option(
         "--runtime-class",
-        callback=_word,
+        callback=_class,
         metavar="NAME",
         help="RuntimeClass for hosts with a stock kubelet, such as kata-qemu; instead of --runtime.",
     ),
