@@ -63,6 +63,8 @@ BAD = {
     "an App without GitHub": ["--github-app-id", "1"],
     "a demo with GitHub": ["--demo", "--github", "--github-app-id", "1"],
     "an unknown option": ["--nope"],
+    "two actions, the last of which removes": ["--install", "--uninstall"],
+    "two actions": ["--uninstall", "--status"],
 }
 
 

@@ -18,7 +18,7 @@ from runyard.cli import uprun, upservice
 from runyard.cli.main import cli
 from runyard.cli.main import run as run_cli
 from runyard.cli.serviceargs import given_options
-from runyard.cli.up import NOT_OF_THE_SERVICE, up
+from runyard.cli.up import ACTIONS, NOT_OF_THE_SERVICE, up
 from runyard.cli.uprun import UpFlags
 from runyard.embedded.lock import DirectoryLock
 from runyard.embedded.up.layout import Layout
@@ -113,7 +113,7 @@ def test_every_option_of_up_reaches_the_service(monkeypatch: pytest.MonkeyPatch)
     }
     for option in up.params:
         assert isinstance(option, click.Option)
-        if option.name in {"action", "service", "demo", "data", "plain", "as_json"}:
+        if option.name in {"service", "demo", "data", "plain", "as_json", *ACTIONS}:
             continue
         flag = option.opts[0]
         given = [flag] if option.is_flag else [flag, values.get(flag, "7")]
@@ -220,6 +220,10 @@ REFUSED = {
     "a GitHub without a key": ["--install", "--github", "--runner", ".", "--github-app-id", "1"],
     "a status with options": ["--status", "--hosts", "2"],
     "an uninstall with options": ["--uninstall", "--github"],
+    "a signed URL, which the service's file would show": [
+        *("--install", "--driver", "tart", "--tart-binary", "tart", "--runner-sha256", "0" * 64),
+        *("--runner", "https://h.test/runner.tgz?signature=secret"),
+    ],
     "a password in a URL": [
         *("--install", "--github", "--runner", ".", "--github-token-file", "token"),
         *("--github-repository", "a/b", "--github-url", "https://me:secret@ghe.example/api/v3"),

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from runyard.cli.uprun import UpFlags
 
 DEMO_HOSTS = 2
-_OF_ACTIONS = frozenset({"data", "as_json", "plain", "action"})
+ACTIONS = ("install", "uninstall", "status")
+_OF_ACTIONS = frozenset({"data", "as_json", "plain", *ACTIONS})
 NOT_OF_THE_SERVICE = _OF_ACTIONS | {"service", "demo"}  # or added by itself
 
 
@@ -98,20 +99,17 @@ NOT_OF_THE_SERVICE = _OF_ACTIONS | {"service", "demo"}  # or added by itself
 )
 @click.option(
     "--install",
-    "action",
-    flag_value="install",
+    is_flag=True,
     help="Install this command as a service that starts at boot, with the options given here.",
 )
 @click.option(
     "--uninstall",
-    "action",
-    flag_value="uninstall",
+    is_flag=True,
     help="Stop and remove the service; keep all data.",
 )
 @click.option(
     "--status",
-    "action",
-    flag_value="status",
+    is_flag=True,
     help="Show what the service does; exit code 0 if it runs.",
 )
 @click.option(
@@ -136,7 +134,6 @@ def up(
     github: bool,
     github_intake: str,
     runner_group: int,
-    action: str | None,
     service: bool,
     **given: Any,
 ) -> None:
@@ -157,6 +154,7 @@ def up(
     DATA is the directory of --data. Exit codes: 0 stopped by a signal or the demo succeeded, 1 a component failed or
     the demo did not go as scripted, 2 it could not start.
     """
+    action = _action(given)
     _check_action(action, demo=demo)
     _check_github(github=github, demo=demo)
     if demo and (is_typed("driver") or image):
@@ -203,6 +201,14 @@ def _act(action: str, flags: "UpFlags", *, as_json: bool) -> int:
     given = given_options(click.get_current_context(), without=NOT_OF_THE_SERVICE)
     run_install(flags, given, as_json=as_json, clock=clock)
     return 0
+
+
+def _action(given: dict[str, Any]) -> str | None:
+    """What to do with the service instead of running; one of it at most."""
+    wanted = [each for each in ACTIONS if given.pop(each)]
+    if len(wanted) > 1:
+        raise click.UsageError(f"give only one of {' and '.join(f'--{each}' for each in wanted)}")
+    return wanted[0] if wanted else None
 
 
 def _check_action(action: str | None, *, demo: bool) -> None:

@@ -42,6 +42,7 @@ from runyard.embedded.up.machine import stop_vms
 from runyard.hosts.services.contract import AtBoot, Manager
 from runyard.hosts.services.installing import Installed, install, status, uninstall
 from runyard.hosts.services.unit import Service
+from runyard.vm.archives import Archive, BadArchive
 
 _STAYS = 10.0  # seconds: most starts that fail do so earlier
 _GRACE = 2.0  # seconds that VMs have for their end
@@ -51,6 +52,7 @@ def run_install(flags: UpFlags, given: Given, *, as_json: bool, clock: Clock) ->
     """Install `runyard up` with these flags as a service, and print what was done."""
     root = _root(flags.data)
     driver, _ = chosen_driver(flags)
+    _check_runner(flags)
     check_registry_password(os.environ, driver)
     done = asyncio.run(_install(flags, given, root, clock, quiet=as_json))
     manager = _manager(clock)
@@ -126,6 +128,14 @@ async def _install(
             )
         Layout(root).prepare()
         return await install(service, manager, clock=clock, stays=_STAYS)
+
+
+def _check_runner(flags: UpFlags) -> None:
+    """Refuse a URL with a secret, which the service's file would show."""
+    try:
+        Archive(source=flags.runner).check_public()
+    except BadArchive as error:
+        raise CannotInstall(f"--runner: {error}") from None
 
 
 def _check_environment(environ: Mapping[str, str]) -> None:

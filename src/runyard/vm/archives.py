@@ -79,6 +79,14 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
             )
         _origin(self.source)
 
+    def check_public(self) -> None:
+        """Raise `BadArchive` if its URL may hold a signature: it becomes an argument, or a part of a service's file."""
+        if self.is_url and "?" in self.source:
+            raise BadArchive(
+                f"{_shown(self.source)} has a query, which may hold a signature, and other users can read the arguments"
+                " and the file of a service. Download the archive, and give the file's path"
+            )
+
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of a download, in seconds and bytes."""
