@@ -57,14 +57,17 @@ def test_what_cannot_work_is_one_line_and_nothing_is_sent(
     assert TOKEN.secret not in errors
 
 
-def test_the_wrong_url_is_one_line_with_its_code(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:1", "https://127.0.0.1", "https://me:hush@127.0.0.1:1"]
+)
+def test_the_wrong_url_is_a_usage_error_before_the_drivers_are_probed(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert (
-        run("join", "http://127.0.0.1:1", TOKEN.text, "--data", str(tmp_path), "--no-service") == 1
-    )
-    errors = capsys.readouterr().err
-    assert errors.endswith("(url-invalid)\n") and TOKEN.secret not in errors
+    assert run("join", url, TOKEN.text, "--data", str(tmp_path / "new"), "--no-service") == 2
+    said = capsys.readouterr()
+    assert said.err.endswith("(url-invalid)\n") and said.out == ""
+    assert TOKEN.secret not in said.err and "hush" not in said.err
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(

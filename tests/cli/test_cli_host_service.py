@@ -1,6 +1,8 @@
 """`runyard host join` installs the agent's service, starts it anew, and `runyard host leave` removes both."""
 
 import asyncio
+import errno
+import hashlib
 import json
 import os
 import subprocess
@@ -26,6 +28,7 @@ from runyard.cli.options import BadSetting
 from runyard.clock import RealClock
 from runyard.embedded.lock import DirectoryLock
 from runyard.embedded.up.practice import IMAGES
+from runyard.hosts.joining import membership
 from runyard.hosts.joining.membership import MembershipFiles
 from runyard.vm.contract import VmSpec
 from runyard.vm.guest.image import build_image
@@ -157,7 +160,7 @@ def test_options_reach_the_agent_and_joining_again_replaces_all_of_them(
 ) -> None:
     tart(linux.home / "tools")
     (linux.home / "runner.tar.gz").write_bytes(b"\x1f\x8b")
-    digest = "ab" * 32
+    digest = hashlib.sha256(b"\x1f\x8b").hexdigest()
     given = (
         *("--tart-binary", "./tools/tart", "--driver", "tart", "--vm-slots", "1"),
         *("--insecure-registry", "10.0.0.5:5000", "--insecure-registry", "10.0.0.6:5000"),
@@ -291,6 +294,83 @@ def test_what_no_service_can_be_made_of_is_refused_before_the_token_is_used(
     assert "tart login" in said and "hush" not in said
     assert sorted(served.states()) == ["used", *["valid"] * 4]
     assert linux.running == []
+
+
+ARCHIVES = {
+    "another file": (
+        ("--runner", "runner.tar.gz", "--runner-sha256", "ab" * 32),
+        "has the SHA-256",
+    ),
+    "half a digest": (("--runner", "runner.tar.gz", "--runner-sha256", "ab"), "is not a SHA-256"),
+    "a signed URL": (
+        ("--runner", "https://h.test/runner.tgz?sig=HUSH", "--runner-sha256", "ab" * 32),
+        "Download the archive, and give the file's path",
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "words"), ARCHIVES.values(), ids=ARCHIVES)
+def test_an_archive_that_the_agent_would_refuse_is_refused_before_the_token_is_used(
+    given: tuple[str, ...],
+    words: str,
+    linux: Computer,
+    served: Served,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    program = tart(linux.home / "tools")
+    (linux.home / "runner.tar.gz").write_bytes(b"\x1f\x8b")
+    more = ("--driver", "tart", "--tart-binary", str(program), *given)
+    assert join(served, *more) == 2
+    said = capsys.readouterr()
+    assert words in said.err and said.err.count("\n") == 1
+    assert "HUSH" not in said.err + said.out
+    assert served.states() == ["valid"]
+
+
+@pytest.mark.parametrize("name", ["token", "kubeconfig", "authority.crt", "membership.json"])
+def test_a_file_that_cannot_be_written_is_noticed_before_the_token_is_used(
+    name: str, linux: Computer, served: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (data_of(linux) / "join" / name).mkdir(parents=True)
+    assert join(served, "--no-service") == 2
+    said = capsys.readouterr().err
+    assert f"/join/{name} is a directory. Move it away. The token was not used" in said
+    assert said.count("\n") == 1
+    assert served.states() == ["valid"]
+
+
+def test_a_full_disk_is_noticed_before_the_token_is_used(
+    linux: Computer,
+    served: Served,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(membership, "write_whole", full)
+    (data_of(linux) / "join").mkdir(parents=True)
+    (data_of(linux) / "join" / "machine").write_text("ab" * 16 + "\n")
+    assert join(served, "--no-service") == 2
+    said = capsys.readouterr().err
+    assert "is full. Free some space. The token was not used" in said and said.count("\n") == 1
+    assert served.states() == ["valid"]
+
+
+def test_a_write_that_fails_after_the_join_names_the_fix(
+    linux: Computer,
+    served: Served,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(MembershipFiles, "check_writable", lambda _: None)
+    monkeypatch.setattr(MembershipFiles, "write_token", full)
+    assert join(served, "--no-service") == 1
+    said = capsys.readouterr().err
+    assert "Free some space, and join again with another token" in said
+    assert "Traceback" not in said
+    assert served.states() == ["used"]
+
+
+def full(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 @pytest.mark.slow

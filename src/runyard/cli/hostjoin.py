@@ -1,13 +1,15 @@
 """Runs `runyard host join` on the other machine: checks it, joins, and starts the agent.
 
 Everything that can fail without the main machine is checked first, because a token can be used once: the token's form,
-the name, the directory, how VMs would be isolated here, the Actions runner, and the service that will run the agent.
-Then the main machine is asked what it wants of its hosts, still without the token's secret.
+the name, the URL, the directory, how VMs would be isolated here, the Actions runner, and the service that will run the
+agent. Then the main machine is asked what it wants of its hosts, still without the token's secret; and last, whether
+the disk takes what the main machine will give.
 
 Invariant: joining again replaces everything that an earlier join has written, and starts the agent's service anew.
 """
 
 import asyncio
+import errno
 import os
 import random
 import re
@@ -27,13 +29,13 @@ from runyard.clock import Clock, RealClock
 from runyard.embedded.lock import is_owned
 from runyard.embedded.up import images
 from runyard.embedded.up.hosts import wanted_isolation
-from runyard.embedded.up.layout import BadDirectory, Layout
+from runyard.embedded.up.layout import FULL, BadDirectory, Layout
 from runyard.hosts.joining import enrolling
 from runyard.hosts.joining.client import JoinFailed, base_url
 from runyard.hosts.joining.enrolling import MainMachine
 from runyard.hosts.joining.membership import Joined, Membership, MembershipFiles
 from runyard.hosts.services.errors import NoManager, ServiceError
-from runyard.vm.archives import Archive, BadArchive
+from runyard.vm.archives import Archive, BadArchive, check_file
 from runyard.vm.contract import VmError
 from runyard.vm.registry import Choice, Opened, Wanted, open_driver
 from runyard.wire.joining import JoinToken, is_host_name, is_reserved_name, parse_token
@@ -62,7 +64,7 @@ class JoinFlags(msgspec.Struct, frozen=True, kw_only=True):
 def join(flags: JoinFlags, *, service: bool, as_json: bool, clock: Clock) -> None:
     """Join, and start the agent."""
     output = _Output(as_json)
-    token, name = _token(flags.token), _name(flags.name)
+    token, name, url = _token(flags.token), _name(flags.name), _url(flags.url)
     data = (flags.data or hostservice.default_data()).absolute()
     labels_of("--labels", flags.labels)
     files = MembershipFiles(data)
@@ -75,10 +77,13 @@ def join(flags: JoinFlags, *, service: bool, as_json: bool, clock: Clock) -> Non
     plan, why = _planned(arguments, data, opened, clock) if service else (None, "")
     if opened.name == "process" and flags.runner:
         _build_images(data, Path(flags.runner))
-    given = _joined(flags, token, name=name, machine=machine, opened=opened)
+    main = _met(url, token)
+    _check_terms(main, flags, opened)
+    _check_writable(files)
+    given = _joined(main, token, name=name, machine=machine)
     runner = Path(flags.runner) if flags.runner and opened.name == "process" else None
-    membership = files.write(
-        given, labels=flags.labels, driver=flags.driver, runner=runner, settings=settings
+    membership = _written(
+        files, given, labels=flags.labels, driver=flags.driver, runner=runner, settings=settings
     )
     output.say("joined", f"joined {membership.url} as {membership.name}", name=membership.name)
     if plan is None:
@@ -164,6 +169,13 @@ def _name(given: str) -> str:
     raise BadSetting(f"this machine's name {own!r} cannot be a host's name. Choose one with --name")
 
 
+def _url(given: str) -> str:
+    try:
+        return base_url(given)
+    except JoinFailed as error:
+        raise BadSetting(str(error)) from None
+
+
 def _prepared(files: MembershipFiles) -> str:
     """Make the directory; returns the identifier of this machine."""
     data = files.folder.parent
@@ -221,7 +233,9 @@ def _check_runner(flags: JoinFlags, opened: Opened) -> None:
     if Path(flags.runner).is_dir():
         raise BadSetting(f"--runner: {flags.runner}: hosts that run VMs need an archive (.tar.gz)")
     try:
-        Archive(source=flags.runner, sha256=flags.runner_sha256).check()
+        archive = Archive(source=flags.runner, sha256=flags.runner_sha256)
+        archive.check_public()
+        check_file(archive)
     except BadArchive as error:
         raise BadSetting(f"--runner, --runner-sha256: {error}") from None
 
@@ -249,21 +263,57 @@ def _check_terms(main: MainMachine, flags: JoinFlags, opened: Opened) -> None:
 # ── joining ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _joined(
-    flags: JoinFlags,
-    token: JoinToken,
-    *,
-    name: str,
-    machine: str,
-    opened: Opened,
-) -> Joined:
+def _met(url: str, token: JoinToken) -> MainMachine:
+    """Who answers at the URL; nothing of the token is sent."""
+    try:
+        return asyncio.run(enrolling.meet(url, token))
+    except JoinFailed as error:
+        raise Failed(str(error)) from None
+
+
+def _check_writable(files: MembershipFiles) -> None:
+    """Refuse a directory that cannot take what the main machine gives for the token."""
+    try:
+        files.check_writable()
+    except OSError as error:
+        raise BadSetting(f"--data: {_unwritten(files, error)}. The token was not used") from None
+
+
+def _joined(main: MainMachine, token: JoinToken, *, name: str, machine: str) -> Joined:
     """Send the token; raises `Failed`."""
     try:
-        main = asyncio.run(enrolling.meet(base_url(flags.url), token))
-        _check_terms(main, flags, opened)
         return asyncio.run(enrolling.join(main, token, name=name, machine=machine))
     except JoinFailed as error:
         raise Failed(str(error)) from None
+
+
+def _written(
+    files: MembershipFiles,
+    given: Joined,
+    *,
+    labels: str,
+    driver: str,
+    runner: Path | None,
+    settings: tuple[str, ...],
+) -> Membership:
+    """Store what the main machine gave; raises `Failed`, because the token is used up by now."""
+    try:
+        return files.write(given, labels=labels, driver=driver, runner=runner, settings=settings)
+    except OSError as error:
+        raise Failed(
+            f"the main machine has accepted this one, but {_unwritten(files, error)}, and join again with another"
+            " token: on the main machine, runyard host token"
+        ) from None
+
+
+def _unwritten(files: MembershipFiles, error: OSError) -> str:
+    """What cannot be written, and the fix."""
+    if error.errno in FULL:
+        return f"the disk of {files.folder} is full. Free some space"
+    path = error.filename2 or error.filename or files.folder
+    if error.errno == errno.EISDIR:
+        return f"{path} is a directory. Move it away"
+    return f"{path} cannot be written ({error.strerror}). Make {files.folder} writable for this user, without sudo"
 
 
 def _planned(

@@ -124,7 +124,7 @@ class HttpTransport:
             except _Broken as broken:
                 if reading and sending.reused:
                     continue  # each turn takes a dead connection out of the pool
-                raise broken.cause from None
+                raise broken.cause from broken.cause.__cause__
             return await _received(request, answer)
 
     def _session(self, *, reading: bool) -> aiohttp.ClientSession:

@@ -196,18 +196,70 @@ def test_a_url_may_be_typed_without_its_scheme(typed: str, url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "typed", ["http://10.0.0.1:8444", "https://10.0.0.1", "https://a:99999", "https://a:1/path", ""]
+    "typed",
+    [
+        *("http://10.0.0.1:8444", "https://10.0.0.1", "https://a:99999", "https://a:1/path", ""),
+        *("https://a:1?x=1", "https://me:hush@10.0.0.1:8444", "https://me:hush@10.0.0.1:x"),
+    ],
 )
 def test_a_url_that_cannot_be_the_listener_is_refused_with_its_code(typed: str) -> None:
     with pytest.raises(JoinFailed) as failed:
         base_url(typed)
-    assert failed.value.code == "url-invalid"
+    assert failed.value.code == "url-invalid" and "hush" not in str(failed.value)
 
 
 def test_a_machine_that_does_not_answer_is_one_error_with_its_code() -> None:
     with pytest.raises(JoinFailed) as failed:
         asyncio.run(enroll("https://127.0.0.1:1", JoinToken("0" * 10, "0" * 40, "0" * 64)))
     assert failed.value.code == "not-reached"
+
+
+@pytest.mark.parametrize(
+    ("ahead", "words"),
+    [(10 * DAY, "is not valid yet"), (-(LEAF_DAYS + 1) * DAY, "has expired")],
+    ids=["behind", "ahead"],
+)
+def test_a_wrong_clock_is_not_reported_as_a_firewall(
+    ahead: float, words: str, tmp_path: Path
+) -> None:
+    async def test() -> None:
+        main = Main()
+        main.clock.ahead = ahead  # by the clock of the main machine, which dates its certificate
+        await main.prepare()
+        token = await main.token()
+        async with listening(main, tmp_path) as (url, _):
+            with pytest.raises(JoinFailed, match=f"{words} by the clock of this machine") as failed:
+                await enroll(url, token)
+        said = str(failed.value)
+        assert failed.value.code == "clock-wrong" and "sntp" in said and "firewall" not in said
+        assert [each.state(main.clock.now()) for each in await main.tokens.all()] == ["valid"]
+
+    asyncio.run(test())
+
+
+async def no_tls(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    writer.close()
+
+
+def test_why_nothing_answers_is_a_plain_sentence() -> None:
+    async def said(url: str) -> str:
+        with pytest.raises(JoinFailed) as failed:
+            await enroll(url, JoinToken("0" * 10, "0" * 40, "0" * 64))
+        assert failed.value.code == "not-reached"
+        return str(failed.value)
+
+    async def test() -> None:
+        refused = await said("https://127.0.0.1:1")
+        assert "https://127.0.0.1:1 cannot be reached: connection refused." in refused
+        server = await asyncio.start_server(no_tls, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            without = await said(f"https://127.0.0.1:{port}")
+        assert "what answers there does not speak TLS" in without
+        assert "ssl" not in without and "Error" not in without
+
+    asyncio.run(test())
 
 
 # ── renewing ────────────────────────────────────────────────────────────────────────────────────────

@@ -3,8 +3,12 @@
 Invariant: the main machine is trusted by its own authority alone, under the fixed name of the listener for hosts.
 """
 
+import enum
 import ipaddress
+import os
 import socket
+import ssl
+from collections.abc import Iterator
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -20,6 +24,10 @@ from runyard.wire.joining import RENEW, TLS_NAME, Credential
 
 T = TypeVar("T")
 _WITHIN = 30.0
+CLOCK_FIX = (
+    "Set the clock of this machine (macOS: sudo sntp -sS time.apple.com; Linux: sudo timedatectl set-ntp true)."
+    " If it is right, set that of the main machine, and restart 'runyard up' there"
+)
 _NEW_TOKEN = "get another token on the main machine: runyard host token"
 
 
@@ -37,10 +45,15 @@ def base_url(text: str) -> str:
     fix = "Use the URL that 'runyard host token' printed, https://HOST:PORT"
     try:
         parts = urlsplit(url)
-        port = parts.port
+        secret = "@" in parts.netloc
+        port = None if secret else parts.port
     except ValueError:
         raise JoinFailed("url-invalid", f"{text!r} is not a URL", fix) from None
-    if parts.scheme != "https" or not parts.hostname or port is None or parts.path.strip("/"):
+    if secret:
+        cause = "the URL contains a user name or a password, which no main machine asks for"
+        raise JoinFailed("url-invalid", cause, fix)
+    rest = parts.path.strip("/") or parts.query or parts.fragment
+    if parts.scheme != "https" or not parts.hostname or not port or rest:
         raise JoinFailed("url-invalid", f"{text!r} is not https://HOST:PORT", fix)
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"https://{host}:{port}"
@@ -86,10 +99,9 @@ async def sent(transport: HttpTransport, request: Request, url: str) -> Response
     try:
         answer = await transport.send(request, timeout=_WITHIN)
     except NotSent as error:
-        fix = "Check that 'runyard up --listen' runs there and that no firewall is in between"
-        raise JoinFailed("not-reached", f"{url} cannot be reached: {error}", fix) from error
+        raise _not_reached(url, error) from error
     except TransportError as error:
-        cause = f"{url} did not answer: {error}"
+        cause = f"{url} did not answer: {_plain(error, 'the connection was cut')}"
         fix = f"Try again; if the token was used up, {_NEW_TOKEN}"
         raise JoinFailed("outcome-unknown", cause, fix) from error
     finally:
@@ -98,6 +110,65 @@ async def sent(transport: HttpTransport, request: Request, url: str) -> Response
         await answer.aclose()
         raise JoinFailed("not-a-control-plane", f"{url} takes no hosts", "Check the URL")
     return answer
+
+
+class BadDates(enum.Enum):
+    """Why a certificate is not valid now, by the clock of this machine; the values are OpenSSL's."""
+
+    NOT_YET_VALID = 9
+    EXPIRED = 10
+
+
+def bad_dates(error: BaseException) -> BadDates | None:
+    """What is wrong with the dates of the certificate that a connection failed for."""
+    codes = [each.verify_code for each in _certificate_errors(error)]
+    return next((each for each in BadDates if each.value in codes), None)
+
+
+def _certificate_errors(error: BaseException) -> list[ssl.SSLCertVerificationError]:
+    # aiohttp's own has no code; the one below it has.
+    return [
+        each
+        for each in _causes(error)
+        if isinstance(each, ssl.SSLCertVerificationError) and hasattr(each, "verify_code")
+    ]
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__
+
+
+def _not_reached(url: str, error: NotSent) -> JoinFailed:
+    dates = bad_dates(error)
+    if dates is not None:
+        words = "is not valid yet" if dates is BadDates.NOT_YET_VALID else "has expired"
+        cause = f"the certificate of {url} {words} by the clock of this machine"
+        return JoinFailed("clock-wrong", cause, CLOCK_FIX)
+    fix = "Check that 'runyard up --listen' runs there and that no firewall is in between"
+    if _certificate_errors(error):
+        fix = "Use the URL that 'runyard host token' printed: another machine answers at this one"
+    why = _plain(error, "the connection failed")
+    return JoinFailed("not-reached", f"{url} cannot be reached: {why}", fix)
+
+
+def _plain(error: BaseException, otherwise: str) -> str:
+    """Why there is no answer, without the words of the libraries in between."""
+    causes = list(_causes(error))
+    kinds = (
+        (socket.gaierror, "its name cannot be resolved"),
+        (ssl.SSLCertVerificationError, "what answers there has a certificate of another authority"),
+        (ssl.SSLError, "what answers there does not speak TLS"),
+    )
+    for kind, words in kinds:
+        if any(isinstance(each, kind) for each in causes):
+            return words
+    for each in causes:
+        if isinstance(each, OSError) and each.errno:
+            return os.strerror(each.errno).lower()
+    return otherwise if error.__cause__ is not None else f"no answer within {_WITHIN:g} s"
 
 
 def refused(answer: Response, url: str) -> JoinFailed:

@@ -12,6 +12,8 @@ Invariants:
 """
 
 import contextlib
+import errno
+import os
 import random
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from runyard.wire.joining import TLS_NAME, Credential, is_machine_id
 
 FOLDER = "join"
 _ID_BYTES = 16
+_WRITTEN = 64 << 10  # bytes; all files together are smaller
 
 
 class NotJoined(Exception):
@@ -78,6 +81,11 @@ class MembershipFiles:
     def _membership(self) -> Path:
         return self.folder / "membership.json"
 
+    @property
+    def _given(self) -> tuple[Path, ...]:
+        """What joining writes, the credential first."""
+        return (self.token, self.kubeconfig, self._authority, self._membership)
+
     def machine(self, rng: random.Random) -> str:
         """The identifier of this machine; the first call makes it. `rng` must be the system's generator."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -90,6 +98,17 @@ class MembershipFiles:
             found = rng.randbytes(_ID_BYTES).hex()
             write_whole(path, found + "\n")
         return found
+
+    def check_writable(self) -> None:
+        """Raise `OSError` if `write` could not store what it will be given."""
+        for path in self._given:
+            if path.is_dir() and not path.is_symlink():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        draft = self.folder / "draft"
+        try:
+            write_whole(draft, bytes(_WRITTEN))
+        finally:
+            draft.unlink(missing_ok=True)
 
     def write(
         self,
@@ -128,7 +147,7 @@ class MembershipFiles:
     def remove(self) -> bool:
         """Forget the main machine, the credential first; whether there was anything. The identifier stays."""
         found = False
-        for path in (self.token, self.kubeconfig, self._authority, self._membership):
+        for path in self._given:
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
                 found = True
