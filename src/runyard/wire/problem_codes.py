@@ -67,6 +67,10 @@ class ProblemCode(Code):
     JOIN_TOKEN_EXPIRED = "join-token-expired", "this join token has expired"
     JOIN_TOKEN_OTHER_NAME = "join-token-other-name", "this join token is for the host {name}"
     JOIN_TOO_MANY_FAILURES = "join-too-many-failures", "too many failed attempts from your address"
+    JOIN_INTERRUPTED = (
+        "join-interrupted",
+        "the {what} stopped responding while this join token was used, so the token may be used up",
+    )
     JOIN_NAME_INVALID = "join-name-invalid", "a host cannot have this name"
     JOIN_NAME_TAKEN = "join-name-taken", "another machine has joined as {name}"
     HOST_CREDENTIAL_NEEDED = "host-credential-needed", "only hosts that joined may call this"

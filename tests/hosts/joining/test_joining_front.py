@@ -18,6 +18,7 @@ from tests.hosts.joining.joinsupport import (
 from runyard.embedded.up.hosts import host_names
 from runyard.hosts.joining.accounts import NameTaken, check_name, grant, revoke
 from runyard.hosts.joining.failures import ALLOWED, WINDOW
+from runyard.http.errors import OutcomeUnknown
 from runyard.http.loopback import Loopback
 from runyard.http.messages import Request, Response, Stream
 from runyard.kube.kinds import SERVICE_ACCOUNTS
@@ -245,6 +246,48 @@ def test_a_machine_that_is_replaced_while_it_joins_gets_no_credential_of_its_suc
         answer = await main.try_join(await main.token(), front=front)
         assert (answer.status, code_of(answer)) == (409, "join-name-taken")
         assert "token" not in answer.json()
+
+    on_main(test)
+
+
+class Stops(Loopback):
+    """An API that stops responding at a request."""
+
+    def __init__(self, main: Main, method: str, path: str) -> None:
+        super().__init__(main.core.handle)
+        self._at, self._stopped = (method, path), False
+
+    async def send(self, request: Request, *, timeout: float) -> Response | Stream:
+        self._stopped = self._stopped or (
+            request.method == self._at[0] and self._at[1] in request.path
+        )
+        if self._stopped:
+            raise OutcomeUnknown("it stopped")
+        return await super().send(request, timeout=timeout)
+
+
+STOPS = {
+    "while the token is read": ("GET", "/secrets/", "control-plane-away"),
+    "while the token is used": ("PATCH", "/secrets/", "join-interrupted"),
+    "before the account": ("POST", "/serviceaccounts", "join-interrupted"),
+    "before the credential": ("POST", "/token", "join-interrupted"),
+}
+
+
+@pytest.mark.parametrize(("method", "path", "code"), STOPS.values(), ids=STOPS)
+def test_a_token_that_may_be_used_up_is_not_to_be_tried_again(
+    method: str, path: str, code: str
+) -> None:
+    async def test(main: Main) -> None:
+        token = await main.token()
+        answer = await main.try_join(token, front=main.front_with(Stops(main, method, path)))
+        assert (answer.status, code_of(answer)) == (503, code)
+        another = "another token" in answer.json().get("fix", "")
+        assert another is (code == "join-interrupted")
+        again = await main.try_join(token)
+        assert (again.status == 201) is (code != "join-interrupted" or method == "PATCH")
+        if again.status != 201:
+            assert (await main.try_join(await main.token())).status == 201  # under the same name
 
     on_main(test)
 

@@ -28,7 +28,7 @@ from runyard.hosts.joining import accounts
 from runyard.hosts.joining.failures import Failures
 from runyard.hosts.joining.passing import Answer, Upstream, passed
 from runyard.hosts.joining.tokens import JoinTokens, TokenRefused
-from runyard.http.errors import TransportError
+from runyard.http.errors import OutcomeUnknown, TransportError
 from runyard.http.messages import Request, Response, Transport, json_response
 from runyard.http.problems import problem
 from runyard.http.server import PEER
@@ -59,6 +59,10 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
     fleet: str
     practice_url: str = ""
+
+
+class _Interrupted(Exception):
+    """The API failed after the token was used, or may have been."""
 
 
 class Front:
@@ -149,6 +153,10 @@ class Front:
             return _token_refused(refused)
         except (accounts.NameTaken, accounts.AccountReplaced):
             return _name_taken(wanted.name)
+        except _Interrupted as error:
+            self._log.warning("a join was interrupted", host=wanted.name, error=str(error))
+            fix = f"Join again with another token. {_NEW_TOKEN}"
+            return problem(503, ProblemCode.JOIN_INTERRUPTED, fix=fix, what=self._api.what)
         self._log.info("host joined", host=wanted.name, token=wanted.id)
         return json_response(201, given)
 
@@ -161,9 +169,15 @@ class Front:
         if joining.is_reserved_name(wanted.name):
             raise accounts.NameTaken(wanted.name)
         await accounts.check_name(self._kube, wanted.name, wanted.machine)
-        await self._tokens.use(token, host=wanted.name)
-        uid = await accounts.grant(self._kube, wanted.name, wanted.machine)
-        return await self._credential(wanted.name, uid)
+        try:
+            await self._tokens.use(token, host=wanted.name)
+        except OutcomeUnknown as error:
+            raise _Interrupted(str(error)) from error
+        try:
+            uid = await accounts.grant(self._kube, wanted.name, wanted.machine)
+            return await self._credential(wanted.name, uid)
+        except (KubeError, TransportError) as error:
+            raise _Interrupted(str(error)) from error
 
     async def _renew(self, request: Request) -> Response:
         token = _bearer(request)
