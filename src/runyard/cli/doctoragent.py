@@ -35,6 +35,7 @@ RECORDS = "records"  # of Pods, one file each
 MEMBERSHIP = Path("join", "membership.json")
 _TIMEOUT = 5.0
 _NODES = "/api/v1/nodes/"
+_CHECKED = {"filevault", "no-auto-login", "other-auto-login", "unknown"}  # by checks of their own
 
 
 def home_of(facts: Facts, environ: Mapping[str, str]) -> Path:
@@ -117,8 +118,7 @@ async def _service(
     restart, _ = manager.commands(own.name)
     if not found.loaded and manager.kind == "launchd":
         restart = f"launchctl bootstrap gui/{facts.uid} {shlex.quote(found.path)}"
-    # Automatic login has a check of its own.
-    boot = "" if found.at_boot.code == "no-auto-login" else found.at_boot.command
+    boot = "" if found.at_boot.code in _CHECKED else found.at_boot.command
     return Service(
         name=found.name,
         installed=found.installed,

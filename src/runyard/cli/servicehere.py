@@ -46,6 +46,8 @@ _BOOT: dict[str, str] = {
     "ready": "yes, without anybody's login",
     "disabled": "no: it is disabled",
     "no-auto-login": "only once this user logs in at the screen: automatic login is off",
+    "other-auto-login": "only once this user logs in at the screen: automatic login is of another user",
+    "filevault": "only once a person has typed a password at the Mac: FileVault is on",
     "no-linger": "only while this user is logged in: lingering is off",
     "unknown": "unknown",
 }

@@ -264,6 +264,18 @@ def defaults(world: World, argv: list[str]) -> int:
     if not world.state.get("auto_login"):
         sys.stderr.write("The domain/default pair does not exist\n")
         return 1
+    say(world.state.get("login_user", "m1"))
+    return 0
+
+
+def fdesetup(world: World, argv: list[str]) -> int:
+    assert argv == ["status"]
+    say(world.state.get("filevault", "FileVault is Off."))
+    return 0
+
+
+def id_(world: World, argv: list[str]) -> int:
+    assert argv[0] == "-un"
     say("m1")
     return 0
 
@@ -286,6 +298,8 @@ PROGRAMS = {
     "systemctl": systemctl,
     "loginctl": loginctl,
     "defaults": defaults,
+    "fdesetup": fdesetup,
+    "id": id_,
     "ps": ps,
 }
 

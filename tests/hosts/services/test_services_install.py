@@ -241,6 +241,29 @@ def test_a_mac_without_automatic_login_starts_nothing_after_a_reboot(mac: Comput
     assert found.code == "no-auto-login" and "sysadminctl -autologin" in found.command
 
 
+BOOTS = {
+    "another user": ({"login_user": "guest"}, "other-auto-login", "sysadminctl -autologin"),
+    "FileVault": ({"filevault": "FileVault is On."}, "filevault", "fdesetup disable"),
+    "FileVault soon": (
+        {"filevault": "FileVault is Off.\nDeferred enablement appears to be active for user 'm1'."},
+        "filevault",
+        "fdesetup disable",
+    ),
+    "no answer": ({"filevault": "Error: 1"}, "unknown", "runyard doctor"),
+    "no user": ({"login_user": "-- x --"}, "unknown", "runyard doctor"),
+}
+
+
+@pytest.mark.parametrize(("state", "code", "command"), BOOTS.values(), ids=BOOTS)
+def test_a_mac_that_waits_for_a_person_is_not_ready_at_boot(
+    state: dict[str, str], code: str, command: str, mac: Computer
+) -> None:
+    do_install(mac, mac.service("up"))
+    mac.set(auto_login=True, **state)
+    found = status_of(mac).at_boot
+    assert found.code == code and command in found.command
+
+
 def test_linux_without_lingering_starts_nothing_after_a_reboot(linux: Computer) -> None:
     do_install(linux, linux.service("up"))
     found = status_of(linux).at_boot

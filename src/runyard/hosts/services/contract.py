@@ -11,7 +11,9 @@ import msgspec
 
 from runyard.hosts.services.unit import Service
 
-BootCode = Literal["ready", "disabled", "no-auto-login", "no-linger", "unknown"]
+BootCode = Literal[
+    "ready", "disabled", "filevault", "no-auto-login", "other-auto-login", "no-linger", "unknown"
+]
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):

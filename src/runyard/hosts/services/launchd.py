@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Literal
 
 from runyard.clock import Clock
+from runyard.hosts.doctor.plans import macos
+from runyard.hosts.doctor.plans.findings import Ended, Output
 from runyard.hosts.services.commands import Answer, Commands, failed, started_at
 from runyard.hosts.services.contract import AtBoot, Observed
-from runyard.hosts.services.errors import CommandFailed, NoManager
+from runyard.hosts.services.errors import CommandFailed, NoManager, ServiceError
 from runyard.hosts.services.unit import PREFIX, Service, launchd_plist
 
 _NOT_FOUND = {3, 113}  # no such process, no such service
@@ -40,6 +42,7 @@ class Launchd:
         self._commands = commands
         self._clock = clock
         self._agents = home / "Library" / "LaunchAgents"
+        self._uid = uid
         self._domain = f"gui/{uid}"
 
     def handle(self, name: str) -> str:
@@ -115,17 +118,33 @@ class Launchd:
         return await started_at(self._commands, pid, now=self._clock.now())
 
     async def at_boot(self, name: str) -> AtBoot:
-        """Whether the job is enabled, and somebody is logged in by itself."""
+        """Whether the job is enabled, the Mac starts without a password, and this very user is logged in by itself."""
         disabled = await self._commands.ask("launchctl", "print-disabled", self._domain)
         if re.search(rf'"{re.escape(self.handle(name))}" => (disabled|true)\b', disabled.out):
             return AtBoot(code="disabled", command=f"launchctl enable {self._target(name)}")
-        user = await self._commands.ask("defaults", "read", _LOGIN_WINDOW, "autoLoginUser")
-        if user.code == 0 and user.out:
+        status = await self._asked("fdesetup", "status")
+        setting = await self._asked("defaults", "read", _LOGIN_WINDOW, "autoLoginUser")
+        own = (await self._asked("id", "-un", str(self._uid))).out
+        user = macos.automatic_user(setting)
+        waits = macos.waits_for_password(status)
+        if waits:
+            return AtBoot(code="filevault", command="sudo fdesetup disable")
+        if user is None or waits is None or not own:
+            return AtBoot(code="unknown", command="runyard doctor")
+        if user == own:
             return AtBoot(code="ready")
         return AtBoot(
-            code="no-auto-login",
+            code="other-auto-login" if user else "no-auto-login",
             command='sudo sysadminctl -autologin set -userName "$USER" -password -',
         )
+
+    async def _asked(self, *argv: str) -> Output:
+        """What a program says, as the doctor's judges take it."""
+        try:
+            answer = await self._commands.ask(*argv)
+        except ServiceError:
+            return Output(source=argv[0], ended=Ended.REFUSED)
+        return Output(source=argv[0], code=answer.code, out=answer.out, err=answer.err)
 
     async def _boot_out(self, name: str) -> None:
         argv = ("launchctl", "bootout", self._target(name))

@@ -127,6 +127,15 @@ def gui_session(given: Given) -> Findings:
     return not_understood(output) if output.code == 0 else unknown(_failure(output))
 
 
+def automatic_user(setting: Output) -> str | None:
+    """The user of automatic login; empty if there is none, None if what `defaults` says is not understood."""
+    if _is_unset(setting):
+        return ""
+    name = setting.out.strip()
+    known = failed(setting) is None and re.fullmatch(r"[\w.][\w.@-]{0,63}", name)
+    return name if known else None
+
+
 def auto_login(given: Given) -> Findings:
     """Judge the user of automatic login, and whether the password is stored and was accepted."""
     setting, stored = given.outputs
@@ -136,13 +145,12 @@ def auto_login(given: Given) -> Findings:
     fix = command(
         f"sudo sysadminctl -autologin set -userName {quote(user)} -password -", reboot=True
     )
-    if _is_unset(setting):
+    name = automatic_user(setting)
+    if name is None:
+        why = failed(setting)
+        return unknown(why) if why else not_understood(setting)
+    if not name:
         return warning(Found.AUTO_LOGIN_OFF.because(), fix, _AT_THE_SCREEN)
-    if why := failed(setting):
-        return unknown(why)
-    name = setting.out.strip()
-    if not re.fullmatch(r"[\w.][\w.@-]{0,63}", name):
-        return not_understood(setting)
     if name != user:
         return warning(Found.AUTO_LOGIN_OTHER.because(other=name, user=user), fix, _AT_THE_SCREEN)
     if why := not_done(stored):
@@ -157,16 +165,23 @@ def auto_login(given: Given) -> Findings:
     return ok(Found.AUTO_LOGIN_ON.because(user=user))
 
 
+def waits_for_password(output: Output) -> bool | None:
+    """Whether the Mac waits for a password after a restart, by the first line of `fdesetup status`; None: unknown."""
+    state = re.match(r"FileVault is (On|Off)\b", output.out)
+    if state is None or failed(output):
+        return None
+    return state[1] == "On" or "Deferred enablement appears to be active" in output.out
+
+
 def filevault(given: Given) -> Findings:
     """Judge `fdesetup status`, whose first line is on or off; later lines are about progress."""
     [output] = given.outputs
     if why := failed(output):
         return unknown(why)
-    state = re.match(r"FileVault is (On|Off)\b", output.out)
-    if state is None:
+    waits = waits_for_password(output)
+    if waits is None:
         return not_understood(output)
-    waits = "Deferred enablement appears to be active" in output.out
-    if state[1] == "On" or waits:
+    if waits:
         return warning(Found.FILEVAULT_ON.because(), command("sudo fdesetup disable"))
     return ok(Found.FILEVAULT_OFF.because())
 
