@@ -20,12 +20,13 @@ from runyard.clock import Clock
 from runyard.embedded.lock import is_owned
 from runyard.hosts.doctor.plans.findings import Facts
 from runyard.hosts.doctor.plans.hosting import Agent, Joined, Login, Reach, Service
-from runyard.hosts.joining.client import transport_to
+from runyard.hosts.joining.client import bad_dates, transport_to
 from runyard.hosts.services.errors import ServiceError
 from runyard.hosts.services.here import manager_here
 from runyard.hosts.services.installing import status
 from runyard.http.errors import TRANSPORT_ERRORS
 from runyard.http.messages import Request, Response, Transport
+from runyard.http.skew import SkewTransport
 from runyard.wire.joining import HEALTH
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ async def agent_of(
         return Agent(data=str(root), running=running, damaged=str(error))
     found = _known(files, membership, clock)
     if ask:
-        found = await _asked(found, files, authority)
+        found = await _asked(found, files, authority, clock)
     own = next((each for each in services if each.data == root), None)
     service, unmanaged = await _service(own, facts, environ, clock, home)
     return Agent(
@@ -167,24 +168,30 @@ def _token(files: "MembershipFiles") -> str:
         return ""
 
 
-async def _asked(joined: Joined, files: "MembershipFiles", authority: str) -> Joined:
+async def _asked(joined: Joined, files: "MembershipFiles", authority: str, clock: Clock) -> Joined:
     """The same with what the main machine responds."""
     try:
         transport = transport_to(joined.url, authority, pool=1)
     except (OSError, ValueError):
         return msgspec.structs.replace(joined, reach=Reach.OTHER)
+    measured = SkewTransport(transport, clock=clock)
     try:
-        await _get(transport, HEALTH)
-        reached = msgspec.structs.replace(joined, reach=Reach.REACHED)
+        await _get(measured, HEALTH)
+        reached = msgspec.structs.replace(joined, reach=Reach.REACHED, skew=measured.skew)
         if not joined.stored:
             return reached
-        node = await _get(transport, _NODES + quote(joined.name, safe=""), _token(files))
+        node = await _get(measured, _NODES + quote(joined.name, safe=""), _token(files))
         return msgspec.structs.replace(reached, login=_login(node), drained=_drained(node))
     except TRANSPORT_ERRORS as error:
-        other = isinstance(error.__cause__, ssl.SSLError)
-        return msgspec.structs.replace(joined, reach=Reach.OTHER if other else Reach.AWAY)
+        return msgspec.structs.replace(joined, reach=_unreached(error))
     finally:
         await transport.close()
+
+
+def _unreached(error: Exception) -> Reach:
+    if bad_dates(error) is not None:
+        return Reach.UNDATED
+    return Reach.OTHER if isinstance(error.__cause__, ssl.SSLError) else Reach.AWAY
 
 
 async def _get(transport: Transport, path: str, token: str = "") -> Response:

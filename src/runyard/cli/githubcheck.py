@@ -11,7 +11,6 @@ Invariants:
 import asyncio
 import re
 from collections.abc import Awaitable
-from email.utils import parsedate_to_datetime
 from typing import Literal
 
 import msgspec
@@ -28,7 +27,8 @@ from runyard.github.errors import GitHubError
 from runyard.github.scope import Scope, organisation, repository
 from runyard.github.views import AppView, DeliveryView, InstallationView, RateView
 from runyard.http.errors import TransportError
-from runyard.http.messages import Request, Response, Stream, Transport
+from runyard.http.messages import Request, Stream, Transport
+from runyard.http.skew import SkewTransport
 
 Verdict = Literal["ok", "warn", "fail"]
 SKEW_WARN, SKEW_FAIL = 10.0, 55.0  # the App's JWT is dated back by a minute
@@ -62,31 +62,6 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     runner_group: int
     runner_version: str | None  # None: unknown, and not asked for
     url: str
-
-
-class SkewTransport:
-    """A transport that measures the difference between GitHub's clock and ours."""
-
-    def __init__(self, inner: Transport, *, clock: Clock) -> None:
-        self._inner = inner
-        self._clock = clock
-        self.skew: float | None = None  # positive: ours is ahead
-
-    async def send(self, request: Request, *, timeout: float) -> Response | Stream:
-        """Send the request, and compare the clocks."""
-        began = self._clock.now()
-        answer = await self._inner.send(request, timeout=timeout)
-        ended = self._clock.now()
-        for name, value in answer.headers:
-            if name.lower() == "date":
-                try:
-                    server_time = parsedate_to_datetime(value).timestamp()
-                except ValueError:
-                    continue
-                # GitHub's Date has whole seconds, some time between request and response: tolerate that much.
-                early, late = began - (server_time + 1.0), ended - server_time
-                self.skew = early if early > 0 else min(0.0, late)
-        return answer
 
 
 async def run_checks(

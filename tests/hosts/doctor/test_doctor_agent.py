@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -13,7 +14,7 @@ import pytest
 from tests.hosts.doctor.cases import facts
 from tests.hosts.doctor.outputs_macos import JOB
 from tests.hosts.doctor.test_doctor_inspections import HOLD
-from tests.hosts.joining.joinsupport import Main, listening
+from tests.hosts.joining.joinsupport import Main, ShiftedClock, listening
 from tests.hosts.joining.test_joining_tls import enroll, files_of
 from tests.hosts.services.computer import PLATFORMS, Computer
 
@@ -143,6 +144,34 @@ def test_a_main_machine_that_is_away_or_replaced_gets_the_credential(tmp_path: P
         assert found.joined is not None
         assert (found.joined.reach, found.joined.login) == (Reach.OTHER, Login.UNASKED)
         assert (received, len(main.server.requests)) == ([], asked)
+
+    asyncio.run(test())
+
+
+def test_a_clock_that_differs_from_the_main_machines_is_not_noticed(tmp_path: Path) -> None:
+    async def test() -> None:
+        main, own = Main(), ShiftedClock()
+        async with joined(tmp_path, main) as (data, _):
+            for ahead in (0.0, -3600.0, 120.0):
+                own.ahead = ahead
+                found = await examined(data, own)
+                assert found.joined is not None and found.joined.skew is not None
+                assert abs(found.joined.skew - ahead) < 5
+
+    asyncio.run(test())
+
+
+def test_a_certificate_of_another_time_is_taken_for_another_machine(tmp_path: Path) -> None:
+    async def test() -> None:
+        main = Main()
+        async with joined(tmp_path, main) as (data, files):
+            port = int(files.read().url.rpartition(":")[2])
+        shutil.rmtree(tmp_path / "main" / "tls" / "hosts")
+        main.clock.ahead = 86400.0 * 10
+        async with listening(main, tmp_path / "main", port=port):
+            found = await examined(data, RealClock())
+        assert found.joined is not None
+        assert found.joined.reach is Reach.UNDATED
 
     asyncio.run(test())
 

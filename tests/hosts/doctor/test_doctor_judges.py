@@ -21,11 +21,13 @@ from runyard.hosts.doctor.plans.findings import (
     Machine,
     Output,
     Verdict,
+    unknown,
 )
 from runyard.hosts.doctor.plans.hosting import Agent, Joined, Login, Reach, Service
 from runyard.hosts.doctor.plans.ids import CheckId
 from runyard.hosts.doctor.plans.macos import taken_addresses
 from runyard.hosts.doctor.plans.next_step import next_step
+from runyard.hosts.doctor.plans.otherwise import OTHERWISE, with_fixes
 from runyard.hosts.doctor.plans.reasons import Found, Next
 from runyard.wire.reasons import render
 
@@ -116,16 +118,18 @@ def test_an_output_breaks_the_judge(
     outputs = tuple(
         Output(source="it", out=text, code=code, ended=how) for _, text, code, how in rows
     )
-    for each in check.judge(Given(facts=facts(check.platforms[0]), outputs=outputs)):
-        assert each.fixes or each.verdict in {Verdict.OK, Verdict.UNKNOWN}
+    for each in check.findings(Given(facts=facts(check.platforms[0]), outputs=outputs)):
+        assert each.fixes or each.verdict is Verdict.OK
         render(each.reason)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda each: f"{each.platform}-{each.id}-{each.label}")
 def test_a_finding_leaves_its_reader_without_a_fix(case: Case) -> None:
-    [finding] = case.check.judge(given_of(case))
+    [judged] = case.check.judge(given_of(case))
     if case.verdict in {"warning", "problem"}:
-        assert finding.fixes
+        assert judged.fixes
+    [finding] = case.check.findings(given_of(case))
+    assert finding.fixes or case.verdict == "ok"
     for fix in finding.fixes:
         assert fix.root == fix.do.startswith("sudo ")
 
@@ -197,7 +201,7 @@ LINES = (
 
 def judged(id: CheckId, **more: object) -> Findings:
     check = next(each for each in CHECKS if each.id is id)
-    return check.judge(Given(facts=facts("linux", **more)))
+    return check.findings(Given(facts=facts("linux", **more)))
 
 
 @pytest.mark.parametrize(
@@ -251,6 +255,14 @@ def test_what_github_reports_is_lost(
 ) -> None:
     found = judged(CheckId.GITHUB, github=github)
     assert [(each.reason.code, each.verdict.value) for each in found] == expected
+
+
+def test_a_check_has_no_advice_for_what_it_cannot_check() -> None:
+    assert set(OTHERWISE) == set(CheckId)
+    reason = Found.PROBE_HUNG.because(source="it", seconds=5.0)
+    for each in CheckId:
+        [finding] = with_fixes(each, unknown(reason))
+        assert finding.fixes and not finding.fixes[0].command
 
 
 # ── the agent ───────────────────────────────────────────────────────────────────────────────────────
@@ -312,7 +324,7 @@ def test_an_agent_that_will_not_run_looks_well(
     [finding] = judged(CheckId.AGENT, agent=agent)
     assert (finding.reason.code, finding.verdict.value) == (found, verdict)
     assert [each.do for each in finding.fixes if each.command] == fixes
-    assert finding.fixes or verdict in {"ok", "unknown"}
+    assert finding.fixes or verdict == "ok"
 
 
 @pytest.mark.parametrize(
@@ -326,6 +338,11 @@ def test_an_agent_that_will_not_run_looks_well(
          (Found.CREDENTIAL_UNCHECKED, "unknown")),
         (changed(reach=Reach.AWAY, login=Login.UNASKED, expires=None), (Found.MAIN_AWAY, "problem"),
          (Found.CREDENTIAL_UNASKED, "unknown")),
+        (changed(reach=Reach.UNDATED, login=Login.UNASKED), (Found.MAIN_UNDATED, "problem"),
+         (Found.CREDENTIAL_UNCHECKED, "unknown")),
+        (changed(skew=9.0), (Found.MAIN_REACHED, "ok"), (Found.CREDENTIAL_GOOD, "ok")),
+        (changed(skew=-20.0), (Found.MAIN_CLOCK, "warning"), (Found.CREDENTIAL_GOOD, "ok")),
+        (changed(skew=3600.0), (Found.MAIN_CLOCK, "problem"), (Found.CREDENTIAL_GOOD, "ok")),
         (changed(reach=Reach.OTHER, login=Login.UNASKED), (Found.MAIN_OTHER, "problem"),
          (Found.CREDENTIAL_UNCHECKED, "unknown")),
         (changed(login=Login.REFUSED), (Found.MAIN_REACHED, "ok"), (Found.CREDENTIAL_REVOKED, "problem")),
@@ -343,8 +360,13 @@ def test_a_host_that_its_main_machine_refuses_looks_well(
     for wanted, expected in ((CheckId.MAIN_MACHINE, main), (CheckId.CREDENTIAL, credential)):
         [finding] = judged(wanted, agent=agent)
         assert (finding.reason.code, finding.verdict.value) == expected
-        assert finding.fixes or finding.verdict in {Verdict.OK, Verdict.UNKNOWN}
+        assert finding.fixes or finding.verdict is Verdict.OK
         assert render(finding.reason)
+
+
+def test_a_wrong_clock_hides_that_the_host_is_drained() -> None:
+    found = judged(CheckId.MAIN_MACHINE, agent=changed(skew=3600.0, drained=True))
+    assert [each.reason.code for each in found] == [Found.MAIN_CLOCK, Found.MAIN_DRAINED]
 
 
 def test_a_host_with_a_kubeconfig_of_its_own_needs_the_packages_of_a_fleet() -> None:

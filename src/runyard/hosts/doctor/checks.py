@@ -14,6 +14,7 @@ import msgspec
 from runyard.hosts.doctor.plans import everywhere, fleet, host, linux, macos, tart
 from runyard.hosts.doctor.plans.findings import Findings, Given
 from runyard.hosts.doctor.plans.ids import CheckId
+from runyard.hosts.doctor.plans.otherwise import with_fixes
 
 DARWIN, LINUX = "darwin", "linux"
 SHORT, LONG = (
@@ -65,6 +66,10 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     probes: tuple[Probe, ...] = ()
     platforms: tuple[str, ...] = (DARWIN, LINUX)
     looks_at: str = ""  # where the probes do not say it
+
+    def findings(self, given: Given) -> Findings:
+        """What the judge finds, each with a fix unless it is fine."""
+        return with_fixes(self.id, self.judge(given))
 
 
 def _defaults(domain: str, *key: str) -> Command:

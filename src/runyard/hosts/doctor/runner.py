@@ -52,7 +52,7 @@ class Runner:
 
     async def _check(self, check: Check) -> Findings:
         outputs = [await self._probe(each) for each in check.probes]
-        return check.judge(Given(facts=self._facts, outputs=tuple(outputs)))
+        return check.findings(Given(facts=self._facts, outputs=tuple(outputs)))
 
     async def _probe(self, probe: Probe) -> Output:
         async with self._places:

@@ -6,6 +6,7 @@ from shlex import quote
 from runyard.hosts.doctor.plans.findings import (
     GB,
     Findings,
+    Fix,
     Folder,
     Given,
     advice,
@@ -29,7 +30,7 @@ _FEW_FILES = 1024
 _TIGHT, _FULL = 10 * GB, 2 * GB
 _TWO_VMS, _ONE_VM = 16 * GB, 8 * GB
 _SMALL, _TOO_SMALL = 3.5 * GB, 1.5 * GB
-_SKEW_WARN, _SKEW_FAIL = 10.0, 55.0  # as in `runyard github check`
+SKEW_WARN, SKEW_FAIL = 10.0, 55.0  # as in `runyard github check`
 _NETWORK = frozenset(
     [
         "9p",
@@ -116,6 +117,12 @@ def memory(given: Given) -> Findings:
     return ok(Found.MEMORY_ENOUGH.because(total=total / GB))
 
 
+def set_clock(platform: str) -> Fix:
+    """The command that sets the clock."""
+    mac = platform == "darwin"
+    return command("sudo sntp -sS time.apple.com" if mac else "sudo timedatectl set-ntp true")
+
+
 def mac_clock(given: Given) -> Findings:
     """Judge `sntp time.apple.com`: what it adds to this clock would make it right."""
     [output] = given.outputs
@@ -125,11 +132,11 @@ def mac_clock(given: Given) -> Findings:
     if not lines:
         return not_understood(output)
     skew = -float(lines[-1])
-    fix = command("sudo sntp -sS time.apple.com")
+    fix = set_clock("darwin")
     keep = command("sudo systemsetup -setusingnetworktime on")
-    if abs(skew) >= _SKEW_FAIL:
+    if abs(skew) >= SKEW_FAIL:
         return problem(Found.CLOCK_WRONG.because(skew=skew), fix, keep)
-    if abs(skew) >= _SKEW_WARN:
+    if abs(skew) >= SKEW_WARN:
         return warning(Found.CLOCK_OFF.because(skew=skew), fix, keep)
     return ok(Found.CLOCK_RIGHT.because(skew=skew))
 
@@ -144,7 +151,7 @@ def linux_clock(given: Given) -> Findings:
         case "yes":
             return ok(Found.CLOCK_SYNCHRONISED.because())
         case "no":
-            fix = command("sudo timedatectl set-ntp true")
+            fix = set_clock("linux")
             return warning(Found.CLOCK_NOT_SYNCHRONISED.because(), fix)
         case _:
             return not_understood(output)

@@ -9,7 +9,8 @@ A probe returns an `Output`, whatever happened to it. A judge turns the outputs 
 
 Invariants:
 - A finding has a reason code with its numbers and names; sentences are rendered from them.
-- A warning or a problem has a fix. A fix is a command, or a sentence where no command does it.
+- What is not ok has a fix: the judge's, or the check's own (`otherwise.py`). A fix is a command, or a sentence where
+  no command does it.
 - Nothing of an output gets into a finding but the numbers, versions and names that a judge has parsed.
 """
 

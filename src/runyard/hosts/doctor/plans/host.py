@@ -7,7 +7,7 @@ Invariants:
 
 from shlex import quote
 
-from runyard.hosts.doctor.plans.everywhere import EXTRAS
+from runyard.hosts.doctor.plans.everywhere import EXTRAS, SKEW_FAIL, SKEW_WARN, set_clock
 from runyard.hosts.doctor.plans.findings import (
     Findings,
     Fix,
@@ -26,6 +26,7 @@ DAY = 86400.0
 # The agent renews a credential that is a day old, and a main machine may be away for a while.
 _NOT_RENEWED, _SOON = 3 * DAY, 7 * DAY
 _UNASKED = Found.AGENT_UNASKED.because()
+_OTHER_CLOCK = advice("if it is right here, set the clock of the main machine")
 _AGAIN = advice(
     "join again: on the main machine, runyard host token; then here the command that it prints"
 )
@@ -131,12 +132,25 @@ def main_machine(given: Given) -> Findings:
             )
         case Reach.OTHER:
             return problem(Found.MAIN_OTHER.because(url=joined.url), _AGAIN)
+        case Reach.UNDATED:
+            fixes = (set_clock(given.facts.platform), _OTHER_CLOCK)
+            return problem(Found.MAIN_UNDATED.because(url=joined.url), *fixes)
         case Reach.REACHED:
             pass
+    found = _clocks(joined, given.facts.platform)
     if joined.drained:
         fix = advice(f"on the main machine: runyard host undrain {joined.name}")
-        return warning(Found.MAIN_DRAINED.because(name=joined.name), fix)
-    return ok(Found.MAIN_REACHED.because(url=joined.url))
+        found += warning(Found.MAIN_DRAINED.because(name=joined.name), fix)
+    return found or ok(Found.MAIN_REACHED.because(url=joined.url))
+
+
+def _clocks(joined: Joined, platform: str) -> Findings:
+    """Judge the clock of this machine by that of the main machine; nothing if it is right."""
+    if joined.skew is None or abs(joined.skew) < SKEW_WARN:
+        return ()
+    worse = problem if abs(joined.skew) >= SKEW_FAIL else warning
+    reason = Found.MAIN_CLOCK.because(skew=joined.skew, url=joined.url)
+    return worse(reason, set_clock(platform), _OTHER_CLOCK)
 
 
 def credential(given: Given) -> Findings:

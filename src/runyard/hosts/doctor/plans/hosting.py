@@ -14,6 +14,7 @@ class Reach(StrEnum):
 
     REACHED = "reached"
     AWAY = "away"  # nothing answers there
+    UNDATED = "undated"  # its certificate is not valid by the clock of this machine
     OTHER = "other"  # what answers has no certificate of the authority that was joined
 
 
@@ -45,6 +46,9 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
     start: str = ""  # the command that runs the agent without a service
     reach: Reach = Reach.AWAY
     login: Login = Login.UNASKED
+    skew: float | None = (
+        None  # seconds that this machine's clock is ahead of it; None: it does not say
+    )
     drained: bool = False  # the main machine gives it no jobs
     stored: bool = True  # the credential is there and readable
     age: float = 0.0  # seconds since the credential was written

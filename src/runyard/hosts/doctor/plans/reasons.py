@@ -269,6 +269,14 @@ class Found(Code):
         "main-other",
         "what responds at {url} is not the machine that was joined: its certificate is of another authority",
     )
+    MAIN_CLOCK = (
+        "main-clock",
+        "the clock of this machine is {skew:+.0f} s from that of {url}: certificates and ages are judged wrongly",
+    )
+    MAIN_UNDATED = (
+        "main-undated",
+        "the certificate of {url} is not valid by the clock of this machine: one of the two clocks is wrong",
+    )
     MAIN_DRAINED = "main-drained", "the main machine gives {name} no jobs: it is drained"
     CREDENTIAL_NONE = "credential-none", "a machine that has joined no other needs none"
     CREDENTIAL_GOOD = (
