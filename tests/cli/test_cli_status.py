@@ -10,6 +10,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 from tests.cli.server_harness import run_here
+from tests.hosts.joining.joinsupport import Main, listening
 from tests.web.web_harness import EVIL, TOKEN, Site, visit
 from tests.web.web_samples import NOW, OVERVIEW
 
@@ -523,6 +524,31 @@ def test_the_components_of_a_machine_are_asked_with_its_own_token(tmp_path: Path
         assert [each["code"] for each in found["problems"]] == ["github-budget-low"]
         assert set(made.seen.values()) == {f"Bearer {made.token}"}
         assert any("server: it does not say" in each for each in found["unread"])
+
+    on_machine(scenario, tmp_path)
+
+
+def test_the_listener_for_hosts_is_asked_as_hosts_ask_it(tmp_path: Path) -> None:
+    async def scenario(made: Machine) -> None:
+        await made.server()
+        main = Main()
+        await main.prepare()
+        seen: list[tuple[str, str]] = []
+
+        async def handle(request: Request) -> Any:
+            seen.append((request.path, request.header("authorization")))
+            return await main.front.handle(request)
+
+        # Its certificate is of TLS_NAME, so its address, a loopback one here, does not matter.
+        async with listening(main, made.layout.root, handler=handle) as (url, _):
+            made.urls["hosts"] = url
+            _, found = await made.status()
+        states = {each["name"]: each["state"] for each in found["components"]}
+        assert states["hosts"] == "works" and seen == [("/healthz", "")]
+        assert not any("hosts" in each for each in found["unread"])
+        _, found = await made.status()
+        (gone,) = [each for each in found["components"] if each["name"] == "hosts"]
+        assert gone["state"] == "down"
 
     on_machine(scenario, tmp_path)
 

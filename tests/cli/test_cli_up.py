@@ -1,8 +1,11 @@
 """`runyard up` on the command line: bad values are refused in one line, and what happens is said in lines."""
 
+import contextlib
+import copy
 import io
 import json
 import re
+import socket
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +23,7 @@ from runyard.cli.up_output import JsonLines, LiveOutput, UpOutput
 from runyard.clock import RealClock
 from runyard.embedded.github.identity import KeyPair
 from runyard.embedded.lock import DirectoryInUse
+from runyard.embedded.up import lifecycle, ports
 from runyard.embedded.up.demo.events import Fault, FaultView, JobState, LeftOver
 from runyard.embedded.up.demo.scenario import DemoFailed, Outcome
 from runyard.embedded.up.layout import BadDirectory
@@ -361,3 +365,25 @@ def test_the_live_picture_ends_with_the_outcome_too() -> None:
     shown = file.getvalue()
     assert "something happened" in shown and "✗" in shown
     assert shown.rstrip().endswith(OUTCOME.line())
+
+
+def test_other_machines_are_sent_to_an_address_that_they_can_reach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle, "reachable", lambda _: "192.0.2.7")
+    names = ("kube", "server", "github", ports.PUBLIC, ports.HOSTS)
+    with contextlib.ExitStack() as stack:
+        sockets = {each: stack.enter_context(socket.create_server(("", 0))) for each in names}
+        urls = lifecycle._urls(MACHINE.options, sockets, ())
+    assert urls.public.startswith("https://192.0.2.7:") and urls.hosts.startswith(
+        "https://192.0.2.7:"
+    )
+    assert urls.server.startswith("http://127.0.0.1:")
+    file = io.StringIO()
+    shown = UpOutput(Console(file=file, width=200))
+    with shown:
+        machine = copy.copy(MACHINE)
+        machine.urls = urls
+        shown.up(machine, "")
+    said = file.getvalue()
+    assert f"from other machines: {urls.public}/ (certificate authority: /data/tls/ca.crt)" in said

@@ -24,18 +24,22 @@ from runyard.cli.statusview import (
 )
 from runyard.clock import Clock
 from runyard.embedded.up.layout import BadDirectory, Layout, read_json
+from runyard.embedded.up.ports import HOSTS
 from runyard.embedded.up.restarts import RestartReader
+from runyard.hosts.joining.client import transport_to
 from runyard.http.addresses import is_loopback
 from runyard.http.client import HttpTransport
 from runyard.http.errors import TransportError
 from runyard.http.messages import Request, Response
 from runyard.http.probes import READYZ, Readiness, installed_version
+from runyard.http.tls import TlsError
 from runyard.text import harmless
 from runyard.web.dashboard import OVERVIEW
 from runyard.web.durations import format_duration
 from runyard.web.explain.views import ExplanationView
 from runyard.web.recoveries import render_restarts
 from runyard.web.values import Overview
+from runyard.wire.joining import HEALTH
 
 _WITHIN = 10.0
 _PROBE_WITHIN = 5.0
@@ -154,8 +158,9 @@ async def _probes(
     wanted = {
         name: str(url)
         for name, url in (urls if isinstance(urls, dict) else {}).items()
-        if name != "public" and is_loopback(urlsplit(str(url)).hostname or "")
+        if name not in ("public", HOSTS) and is_loopback(urlsplit(str(url)).hostname or "")
     }
+    hosts = str(urls.get(HOSTS) or "") if isinstance(urls, dict) else ""
     token = client.token or local_token(layout.root)
     async with asyncio.TaskGroup() as group:
         tasks = [
@@ -167,8 +172,18 @@ async def _probes(
             )
             for name, url in wanted.items()
         ]
+        tasks += [group.create_task(_listener(hosts, ca))] if hosts else []
     found = tuple(task.result() for task in tasks)
     return found, _reasons_hidden(found)
+
+
+async def _listener(url: str, authority: Path) -> Component:
+    """Ask the listener for hosts, as hosts do: by the machine's authority, and at whatever address it listens."""
+    try:
+        transport = transport_to(url, authority.read_text(encoding="ascii"), pool=1)
+    except (OSError, ValueError, TlsError) as error:
+        return Component(name=HOSTS, state="unknown", text=f"{authority}: {error}")
+    return await _asked(HOSTS, transport, Request(method="GET", path=HEALTH))
 
 
 def _reasons_hidden(components: tuple[Component, ...]) -> tuple[str, ...]:
@@ -184,11 +199,15 @@ async def _probe(name: str, url: str, *, token: str, tls: ssl.SSLContext | None)
     """Ask one component whether it does its work."""
     headers = (("authorization", f"Bearer {token}"),) if token else ()
     transport = HttpTransport(url, tls=tls, pool=1)
+    return await _asked(name, transport, Request(method="GET", path=READYZ, headers=headers))
+
+
+async def _asked(name: str, transport: HttpTransport, request: Request) -> Component:
+    """Send one request, and close the transport."""
     try:
-        request = Request(method="GET", path=READYZ, headers=headers)
         answer = await transport.send(request, timeout=_PROBE_WITHIN)
     except TransportError as error:
-        why = str(error).partition(f"{READYZ}: ")[2] or "does not respond"
+        why = str(error).partition(f"{request.path}: ")[2] or "does not respond"
         return Component(name=name, state="down", text=harmless(why))
     finally:
         await transport.close()

@@ -113,7 +113,8 @@ class UpOutput(ProgressListener, DemoListener):
         )
         if machine.urls.public:
             self.report(
-                f"from other machines: {machine.urls.public}/ (certificate authority: {machine.layout.tls})"
+                f"from other machines: {machine.urls.public}/"
+                f" (certificate authority: {machine.layout.tls / 'ca.crt'})"
             )
             self.report(f"the dashboard's token is in {machine.layout.dashboard_token}")
         if machine.urls.hosts:

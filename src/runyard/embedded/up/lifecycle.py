@@ -359,13 +359,14 @@ def _urls(options: Options, sockets: Mapping[str, socket.socket], probed: tuple[
         kube=_url(sockets["kube"], "https"),
         server=_url(sockets["server"]),
         github=options.github.url if options.github else _url(sockets["github"]),
-        public=_url(sockets[ports.PUBLIC], "https") if ports.PUBLIC in sockets else "",
-        hosts=_hosts_url(sockets[ports.HOSTS]) if ports.HOSTS in sockets else "",
+        public=_outside(sockets[ports.PUBLIC]) if ports.PUBLIC in sockets else "",
+        hosts=_outside(sockets[ports.HOSTS]) if ports.HOSTS in sockets else "",
         probes={name: _url(sockets[name]) for name in probed},
     )
 
 
-def _hosts_url(sock: socket.socket) -> str:
+def _outside(sock: socket.socket) -> str:
+    """The URL under which other machines reach it."""
     host, port = sock.getsockname()[:2]
     host = reachable(host)
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"

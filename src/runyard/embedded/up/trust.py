@@ -113,8 +113,10 @@ def _names_of(address: str) -> tuple[str, ...]:
     try:
         found = socket.getaddrinfo(own, None)
     except OSError:
-        return (own,)
-    return (own, *sorted({str(each[4][0]).partition("%")[0] for each in found}))
+        found = []
+    named = {str(each[4][0]).partition("%")[0] for each in found}
+    # What is printed for people must be among them; the machine's name may resolve to loopback only.
+    return (own, *sorted((named | {reachable(address)}) - {own}))
 
 
 def to_nodes(layout: Layout, *, now: float) -> ssl.SSLContext:
