@@ -1,6 +1,7 @@
 """Installing proves that a new process stays, changes nothing without need, and goes back if it must."""
 
 import asyncio
+import errno
 from pathlib import Path
 
 import pytest
@@ -239,6 +240,19 @@ def test_a_mac_without_automatic_login_starts_nothing_after_a_reboot(mac: Comput
     do_install(mac, mac.service("up"))
     found = status_of(mac).at_boot
     assert found.code == "no-auto-login" and "sysadminctl -autologin" in found.command
+
+
+def test_a_file_that_cannot_be_removed_is_an_error_with_its_fix(
+    linux: Computer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    do_install(linux, linux.service("up"))
+
+    def refused(path: Path, **_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    with pytest.raises(NotWritable, match=r"cannot be removed .Permission denied.*repeat this"):
+        asyncio.run(uninstall("up", linux.manager()))
 
 
 BOOTS = {

@@ -101,7 +101,13 @@ async def uninstall(name: str, manager: Manager) -> bool:
     if not found.loaded and not path.exists():
         return False
     await manager.unload(name)
-    path.unlink(missing_ok=True)
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise NotWritable(
+            f"the service was stopped, but {path} cannot be removed ({error.strerror}), so it starts again at the next"
+            f" login. Make {path.parent} writable for this user, without sudo, and repeat this"
+        ) from error
     await manager.forget(name)
     return True
 
