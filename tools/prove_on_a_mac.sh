@@ -53,14 +53,20 @@ failures=0
 
 # ------------------------------------------------------------------------------------------------- reporting
 
-clean() { # removes who and where this is
-  user="$(id -un)"
+literal() { # as an extended regular expression
+  printf '%s' "$1" | sed -e 's/[][\\.*^$+?(){}|#]/\\&/g'
+}
+
+clean() { # removes who and where this is; names are replaced twice, because neighbours share the character between them
+  user="$(literal "$(id -un)")"
   host="$(hostname 2>/dev/null || uname -n)"
-  sed -e "s|${HOME:-/nowhere}|~|g" -e "s|$work|WORK|g" \
-    -e "s|\\([^[:alnum:]]\\)$user\\([^[:alnum:]]\\)|\\1USER\\2|g" \
-    -e "s|\\([^[:alnum:]]\\)${host%%.*}\\([^[:alnum:]]\\)|\\1HOST\\2|g" \
-    -e 's|vnc://[^@]*@|vnc://REDACTED@|g' \
-    -e 's|[0-9a-f]\{1,2\}\(:[0-9a-f]\{1,2\}\)\{5\}|MAC-ADDRESS|g'
+  host="$(literal "${host%%.*}")"
+  user="s#(^|[^[:alnum:]])$user([^[:alnum:]]|\$)#\\1USER\\2#g"
+  host="s#(^|[^[:alnum:]])$host([^[:alnum:]]|\$)#\\1HOST\\2#g"
+  sed -E -e "s#$(literal "${HOME:-/nowhere}")#~#g" -e "s#$(literal "$work")#WORK#g" \
+    -e "$user" -e "$user" -e "$host" -e "$host" \
+    -e 's#vnc://[^@]*@#vnc://REDACTED@#g' \
+    -e 's#[0-9a-f]{1,2}(:[0-9a-f]{1,2}){5}#MAC-ADDRESS#g'
 }
 
 line() { # word, text

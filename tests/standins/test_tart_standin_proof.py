@@ -48,6 +48,39 @@ def failed(report: str) -> list[str]:
     return [line for line in report.splitlines() if line.startswith("FAIL")]
 
 
+def test_the_report_has_the_names_of_user_and_host_nowhere(tmp_path: Path) -> None:
+    text = SCRIPT.read_text("utf-8")
+    functions = text[text.index("literal() {") : text.index("line() {")]
+    for name, said in (("id", "j.doe"), ("hostname", "mini-2.lan")):
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\necho {said}\n")
+        program.chmod(0o755)
+    given = (
+        "j.doe",
+        "j.doe j.doe j.doe,j.doe",
+        "of mini-2",
+        "mini-2 mini-2.lan mini-2",
+        "/Users/j.doe/x /tmp/w+k/y aa:bb:cc:0:1:ff",
+        "vnc://:secret@127.0.0.1 jxdoe ajdoe mini-22",
+    )
+    done = subprocess.run(
+        ["sh", "-c", f"work=/tmp/w+k\n{functions}\nclean"],
+        input="\n".join(given) + "\n",
+        env={"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "HOME": "/Users/j.doe"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == [
+        "USER",
+        "USER USER USER,USER",
+        "of HOST",
+        "HOST HOST.lan HOST",
+        "~/x WORK/y MAC-ADDRESS",
+        "vnc://REDACTED@127.0.0.1 jxdoe ajdoe mini-22",
+    ]
+
+
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_the_proof_of_a_fleet_leaves_nothing_running(
