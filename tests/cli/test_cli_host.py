@@ -4,11 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from runyard.cli import hostrun
 from runyard.cli.host import Duration
 from runyard.cli.hostjoin import agent_command
 from runyard.cli.main import cli
 from runyard.cli.main import run as run_cli
+from runyard.clock import RealClock
+from runyard.embedded.up.layout import Layout
 from runyard.hosts.joining.membership import Membership, MembershipFiles
+from runyard.http.tls import make_authority
 from runyard.wire.joining import JoinToken
 
 TOKEN = JoinToken("0123456789", "ab" * 20, "cd" * 32)
@@ -33,6 +37,20 @@ def run(*argv: str) -> int:
         (["token", "--name", "A B"], "cannot be a host's name"),
         (["token", "--revoke", "x"], "not the id of a token"),
         (["token"], "takes no hosts"),
+        *(
+            (["token", "--address", each], "is no address")
+            for each in (
+                "foo bar",
+                "10.0.0.1:99999",
+                "10.0.0.999",
+                "a;b",
+                "https://a:1",
+                "[::1",
+                "a:",
+                "x/y",
+            )
+        ),
+        (["token", "--address", "10.0.0.1:999"], "takes no hosts"),
         (["list"], "does not run"),
         (["remove", "mini-2"], "does not run"),
         (["remove", "mini-2", "--kubeconfig", "k"], "No such option"),
@@ -68,6 +86,32 @@ def test_the_wrong_url_is_a_usage_error_before_the_drivers_are_probed(
     assert said.err.endswith("(url-invalid)\n") and said.out == ""
     assert TOKEN.secret not in said.err and "hush" not in said.err
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("address", "url"),
+    [
+        ("", "https://10.0.0.1:7444"),
+        ("mini.local", "https://mini.local:7444"),
+        ("10.0.0.7:999", "https://10.0.0.7:999"),
+        ("2001:db8::7", "'https://[2001:db8::7]:7444'"),
+        ("[2001:db8::7]:999", "'https://[2001:db8::7]:999'"),
+    ],
+)
+def test_the_printed_command_can_be_pasted(
+    address: str,
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    layout = Layout(tmp_path)
+    layout.tls.mkdir(parents=True)
+    (layout.tls / "ca.crt").write_bytes(make_authority(now=RealClock().now()).certificate)
+    layout.urls.write_text('{"hosts": "https://10.0.0.1:7444"}')
+    monkeypatch.setattr(hostrun, "_with_kube", lambda *_: TOKEN.text)
+    assert run("token", "--data", str(tmp_path), *(["--address", address] if address else [])) == 0
+    assert capsys.readouterr().out == f"runyard host join {url} {TOKEN.text}\n"
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def host() -> None:
     """Add other machines as hosts, and list, drain and remove hosts.
 
     \b
-    runyard up --listen 0.0.0.0:8443     on the main machine: hosts join at the next port
+    runyard up --listen 0.0.0.0:7443     on the main machine: hosts join at the next port
     runyard host token                   on the main machine: prints the command for the other one
     runyard host join URL TOKEN          on the other machine
     runyard host list                    on the main machine
@@ -74,8 +74,9 @@ def host() -> None:
 @click.option("--name", default="", help="Name that the host must join with.  [default: any]")
 @click.option(
     "--address",
+    metavar="HOST[:PORT]",
     default="",
-    help="Name or address of this machine in the printed URL.  [default: where it listens]",
+    help="Name or address of this machine in the printed URL, and a port that leads here.  [default: where it listens]",
 )
 @click.option("--list", "listed", is_flag=True, help="List tokens: used, expired, valid.")
 @click.option("--revoke", metavar="ID", default="", help="Revoke the token with this id.")
@@ -177,9 +178,9 @@ def join(
     """Join the machine at URL as a host: it sends jobs here.
 
     \b
-    runyard host join https://192.168.1.10:8444 TOKEN
-    runyard host join https://192.168.1.10:8444 - < token-file      not visible in the list of processes
-    runyard host join https://192.168.1.10:8444 TOKEN --name mini-2 --no-service
+    runyard host join https://192.168.1.10:7444 TOKEN
+    runyard host join https://192.168.1.10:7444 - < token-file      not visible in the list of processes
+    runyard host join https://192.168.1.10:7444 TOKEN --name mini-2 --no-service
 
     'runyard host token' on the main machine prints URL and TOKEN. The token is sent only to a machine with the
     certificate authority that the token names. Joining again from the same machine, with another token, replaces the

@@ -5,7 +5,11 @@ The commands use the Kubernetes API with the administrator's kubeconfig in the d
 """
 
 import asyncio
+import contextlib
+import ipaddress
 import random
+import re
+import shlex
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -31,6 +35,10 @@ from runyard.kube.errors import KubeError
 from runyard.wire.joining import TOKEN_ID, is_host_name, is_reserved_name
 
 T = TypeVar("T")
+_HOST_PORT = re.compile(
+    r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?))"
+    r"(?::(?P<port>[0-9]{1,5}))?"
+)
 _LIST = "Show the hosts with 'runyard host list'"
 _COLUMNS = ("name", "ready", "driver", "version", "slots", "heartbeat", "notes")
 
@@ -55,8 +63,9 @@ def make_token(data: Path | None, *, ttl: float, name: str, address: str, as_jso
         raise BadSetting(
             f"--name: {name} is a name of the main machine's own hosts. Use another one"
         )
+    host, port = _address(address) if address else ("", None)
     root = machine_root(data)
-    url, layout = _joins_at(root, address), Layout(root)
+    url, layout = _joins_at(root, host, port), Layout(root)
     try:
         pin = public_key_hash(only_certificate((layout.tls / "ca.crt").read_bytes()))
     except TlsError as error:
@@ -69,7 +78,7 @@ def make_token(data: Path | None, *, ttl: float, name: str, address: str, as_jso
         return (await made).text
 
     text = _with_kube(Main(data, ""), make)
-    line = f"runyard host join {url} {text}" + (f" --name {name}" if name else "")
+    line = f"runyard host join {shlex.quote(url)} {text}" + (f" --name {name}" if name else "")
     expires = moment(now + ttl)
     if as_json:
         show_json({"command": line, "url": url, "token": text, "expires": now + ttl, "name": name})
@@ -113,8 +122,29 @@ def revoke_token(data: Path | None, id_: str, *, as_json: bool) -> None:
     _say(text, as_json=as_json, event="revoked", id=id_, changed=found)
 
 
-def _joins_at(root: Path, address: str) -> str:
-    """The URL for other machines."""
+def _address(text: str) -> tuple[str, int | None]:
+    """The host, as a URL has it, and the port of `--address`, if there is one."""
+    bad = BadSetting(
+        f"--address: {text!r} is no address. Write HOST or HOST:PORT: a name, 192.0.2.7, or [2001:db8::7]:7444"
+    )
+    with contextlib.suppress(ValueError):
+        return f"[{ipaddress.IPv6Address(text)}]", None
+    found = _HOST_PORT.fullmatch(text)
+    if found is None or (found["port"] and not 0 < int(found["port"]) < 65536):
+        raise bad
+    try:
+        if found["six"]:
+            ipaddress.IPv6Address(found["six"])
+        elif found["name"].replace(".", "").isdigit():
+            ipaddress.IPv4Address(found["name"])
+    except ValueError:
+        raise bad from None
+    host = f"[{found['six']}]" if found["six"] else found["name"]
+    return host, int(found["port"]) if found["port"] else None
+
+
+def _joins_at(root: Path, host: str, port: int | None) -> str:
+    """The URL for other machines, with another host and another port if they are given."""
     try:
         urls = read_json(Layout(root).urls, fix="Restart 'runyard up'")
     except BadDirectory as error:
@@ -124,10 +154,7 @@ def _joins_at(root: Path, address: str) -> str:
         raise Unreachable(
             f"the machine in {root} takes no hosts. Restart it with 'runyard up --listen HOST:PORT'"
         )
-    if not address:
-        return url
-    host = f"[{address}]" if ":" in address and not address.startswith("[") else address
-    return f"https://{host}:{urlsplit(url).port}"
+    return f"https://{host}:{port or urlsplit(url).port}" if host else url
 
 
 # ── hosts ───────────────────────────────────────────────────────────────────────────────────────────
@@ -208,6 +235,7 @@ def remove(data: Path | None, name: str, *, force: bool, as_json: bool) -> None:
 def _row(host: HostView, now: float) -> tuple[str, ...]:
     beat = "-" if host.heartbeat is None else f"{max(0.0, now - host.heartbeat):.0f} s ago"
     ready = "yes" if host.ready == "True" else f"{host.ready}: {host.reason}"
+    ready = ready if host.seen else "no: never seen"
     notes = ["cordoned"] if host.cordoned else []
     notes += ["joined"] if host.joined else []
     slots = f"{host.used}/{host.slots}"

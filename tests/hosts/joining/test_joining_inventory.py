@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.hosts.joining.joinsupport import Main, on_main
 
+from runyard.cli.hostrun import _row
 from runyard.hosts.joining import inventory
 from runyard.hosts.joining.inventory import HostOfMain, Load, UnknownHost
 from runyard.kube.errors import NotFound
@@ -74,6 +75,26 @@ def test_a_host_is_listed_with_what_runs_on_it() -> None:
             "tart-kubelet-v0",
         )
         assert joined.heartbeat == 1000.0
+
+    on_main(test)
+
+
+def test_a_credential_whose_agent_never_started_is_shown_and_can_be_removed() -> None:
+    async def test(main: Main) -> None:
+        given = await main.join(name="mini-2")
+        await node(main, "host-1")
+        own, quiet = await inventory.hosts(main.kube)
+        assert (own.name, own.seen) == ("host-1", True)
+        assert (quiet.name, quiet.joined, quiet.seen, quiet.heartbeat) == (
+            "mini-2",
+            True,
+            False,
+            None,
+        )
+        assert "no: never seen" in _row(quiet, 0.0)
+        assert await inventory.remove(main.kube, "mini-2")
+        assert [each.name for each in await inventory.hosts(main.kube)] == ["host-1"]
+        assert (await main.renew(given.token)).status == 401
 
     on_main(test)
 

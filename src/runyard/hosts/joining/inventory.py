@@ -41,6 +41,7 @@ class HostView(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat: float | None  # seconds since the epoch
     cordoned: bool
     joined: bool  # false: a host of the main machine itself, or of a cluster
+    seen: bool = True  # false: it has joined, and has no Node: its agent has never registered here
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -59,16 +60,17 @@ class HostOfMain(Exception):
 
 
 async def hosts(kube: Kube) -> tuple[HostView, ...]:
-    """Every host, by name."""
+    """Every host, by name; also those that only have a credential, which nothing else would show."""
     nodes = await kube.list_as(NODES, Node)
     leases = await kube.list_as(LEASES, Lease, namespace=names.NODE_LEASE_NAMESPACE)
     beats = {each.metadata.name: each.spec.renew_time for each in leases}
     pods = await kube.list_as(PODS, Pod)
     joined = frozenset(await accounts.joined(kube))
-    return tuple(
-        _view(node, pods, beat=beats.get(node.metadata.name, ""), joined=joined)
-        for node in sorted(nodes, key=lambda each: each.metadata.name)
-    )
+    found = [
+        _view(node, pods, beat=beats.get(node.metadata.name, ""), joined=joined) for node in nodes
+    ]
+    found += [_never_seen(name) for name in joined - {each.name for each in found}]
+    return tuple(sorted(found, key=lambda each: each.name))
 
 
 async def cordon(kube: Kube, name: str, *, cordoned: bool) -> bool:
@@ -146,6 +148,23 @@ def _view(node: Node, pods: tuple[Pod, ...], *, beat: str, joined: frozenset[str
         heartbeat=from_rfc3339(beat) if beat else None,
         cordoned=node.spec.unschedulable,
         joined=name in joined,
+    )
+
+
+def _never_seen(name: str) -> HostView:
+    return HostView(
+        name=name,
+        ready="Unknown",
+        reason="NeverSeen",
+        driver="",
+        version="",
+        slots=0,
+        used=0,
+        busy=0,
+        heartbeat=None,
+        cordoned=False,
+        joined=True,
+        seen=False,
     )
 
 
