@@ -282,8 +282,6 @@ def test_a_token_that_may_be_used_up_is_not_to_be_tried_again(
         token = await main.token()
         answer = await main.try_join(token, front=main.front_with(Stops(main, method, path)))
         assert (answer.status, code_of(answer)) == (503, code)
-        another = "another token" in answer.json().get("fix", "")
-        assert another is (code == "join-interrupted")
         again = await main.try_join(token)
         assert (again.status == 201) is (code != "join-interrupted" or method == "PATCH")
         if again.status != 201:

@@ -137,11 +137,11 @@ def main_machine(given: Given) -> Findings:
             return problem(Found.MAIN_UNDATED.because(url=joined.url), *fixes)
         case Reach.REACHED:
             pass
-    found = _clocks(joined, given.facts.platform)
+    wrong = _clocks(joined, given.facts.platform)
     if joined.drained:
         fix = advice(f"on the main machine: runyard host undrain {joined.name}")
-        found += warning(Found.MAIN_DRAINED.because(name=joined.name), fix)
-    return found or ok(Found.MAIN_REACHED.because(url=joined.url))
+        wrong += warning(Found.MAIN_DRAINED.because(name=joined.name), fix)
+    return wrong or ok(Found.MAIN_REACHED.because(url=joined.url))
 
 
 def _clocks(joined: Joined, platform: str) -> Findings:
