@@ -266,6 +266,27 @@ def test_credentials_for_registries_reach_only_commands_that_ask_one() -> None:
     run(scenario)
 
 
+def test_variables_of_the_host_reach_every_tart_and_stay_out_of_files() -> None:
+    async def scenario(harness: TartHarness) -> None:
+        seen = harness.root / "seen"
+        program = harness.root / "watched"
+        program.write_text(
+            f'#!/bin/sh\necho "$1 ${{MINE:+set}}" >>{seen}\nexec {harness.tart.program} "$@"\n'
+        )
+        program.chmod(0o755)
+        harness.settings = msgspec.structs.replace(harness.settings, binary=str(program))
+        harness.driver = harness.reopened()
+        harness.driver.tart.environment.update(MINE="v4lue")
+        await harness.up("ignores-term")
+        assert copies(harness, "v4lue") == []
+        await harness.driver.stop(NAME, grace=0)
+        found = {tuple(line.split()) for line in seen.read_text().splitlines()}
+        assert {"list", "clone", "set", "run", "ip", "stop"} <= {words[0] for words in found}
+        assert {words[1:] for words in found} == {("set",)}
+
+    run(scenario)
+
+
 # ── start ───────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -379,154 +400,6 @@ def test_a_run_that_tart_refuses_is_no_start() -> None:
         assert (await harness.exited()).exit_code == 5
 
     run(scenario, PATIENT)
-
-
-# ── stop and delete ─────────────────────────────────────────────────────────────────────────────
-
-
-def test_the_guest_is_asked_before_tart_powers_it_off() -> None:
-    async def scenario(harness: TartHarness) -> None:
-        await harness.up("handles-term")
-        await harness.driver.stop(NAME, grace=30)
-        ended = await harness.view()
-        assert ended is not None and ended.exit_code == 0  # its handler ran
-        assert not harness.tart.journal("stop")
-
-    run(scenario)
-
-
-def test_a_guest_without_an_agent_is_powered_off_after_its_grace() -> None:
-    async def scenario(harness: TartHarness) -> None:
-        harness.tart.set("no-agent")
-        await harness.up("handles-term")
-        await harness.driver.stop(NAME, grace=0.3)
-        ended = await harness.view()
-        assert ended is not None and ended.state is VmState.EXITED and ended.exit_code is None
-        log = b"".join([each async for each in harness.driver.logs(NAME)])
-        assert b"Stopping VM..." in log  # tart has ended it, in order
-
-    run(scenario)
-
-
-def test_a_guest_without_sudo_is_asked_without_it() -> None:
-    async def scenario(harness: TartHarness) -> None:
-        program = harness.root / "without-sudo"
-        program.write_text(
-            "#!/bin/sh\n"
-            'case "$1 $3" in "exec sudo") echo "sudo: command not found" >&2; exit 127 ;; esac\n'
-            f'exec {harness.tart.program} "$@"\n'
-        )
-        program.chmod(0o755)
-        harness.settings = msgspec.structs.replace(harness.settings, binary=str(program))
-        harness.driver = harness.reopened()
-        await harness.up("handles-term")
-        await harness.driver.stop(NAME, grace=30)
-        ended = await harness.view()
-        assert ended is not None and ended.exit_code == 0  # its handler ran
-        assert not harness.tart.journal("stop")
-
-    run(scenario)
-
-
-def test_a_vm_is_powered_off_by_tart_or_without_it_if_that_hangs() -> None:
-    async def scenario(harness: TartHarness) -> None:
-        for name, hangs in (("one", False), ("two", True)):
-            await harness.up("ignores-term", name=name)
-            if hangs:
-                harness.tart.set("hang-stop")
-            await harness.driver.stop(name, grace=0)
-            ended = await harness.view(name)
-            assert ended is not None and ended.state is VmState.EXITED
-            assert harness.tart.journal("stop")[-1][1] == name
-            log = b"".join([each async for each in harness.driver.logs(name)])
-            assert b"Stopping VM..." in log  # it was interrupted, not killed
-        assert len(harness.tart.journal("stop")) == 2
-
-    run(scenario)
-
-
-def test_variables_of_the_host_reach_every_tart_and_stay_out_of_files() -> None:
-    async def scenario(harness: TartHarness) -> None:
-        seen = harness.root / "seen"
-        program = harness.root / "watched"
-        program.write_text(
-            f'#!/bin/sh\necho "$1 ${{MINE:+set}}" >>{seen}\nexec {harness.tart.program} "$@"\n'
-        )
-        program.chmod(0o755)
-        harness.settings = msgspec.structs.replace(harness.settings, binary=str(program))
-        harness.driver = harness.reopened()
-        harness.driver.tart.environment.update(MINE="v4lue")
-        await harness.up("ignores-term")
-        assert copies(harness, "v4lue") == []
-        await harness.driver.stop(NAME, grace=0)
-        found = {tuple(line.split()) for line in seen.read_text().splitlines()}
-        assert {"list", "clone", "set", "run", "ip", "stop"} <= {words[0] for words in found}
-        assert {words[1:] for words in found} == {("set",)}
-
-    run(scenario)
-
-
-def test_the_password_of_tarts_vnc_server_is_in_no_log() -> None:
-    async def scenario(harness: TartHarness) -> None:
-        program = harness.root / "with-vnc"
-        line = "VNC server is running at vnc://:apple-pear@127.0.0.1:5999"
-        program.write_text(
-            f'#!/bin/sh\n[ "$1" != run ] || echo "{line}"\nexec {harness.tart.program} "$@"\n'
-        )
-        program.chmod(0o755)
-        harness.settings = msgspec.structs.replace(harness.settings, binary=str(program))
-        harness.driver = harness.reopened()
-        await harness.up()
-        log = b"".join([each async for each in harness.driver.logs(NAME)])
-        assert b"apple-pear" not in log and b"vnc://:REDACTED@127.0.0.1:" in log
-        await harness.driver.stop(NAME, grace=0)
-
-    run(scenario)
-
-
-def test_a_run_that_ignores_everything_is_killed() -> None:
-    async def scenario(harness: TartHarness) -> None:
-        await harness.up()
-        harness.tart.set("run-ignores-int")
-        await harness.driver.stop(NAME, grace=0)
-        ended = await harness.view()
-        assert ended is not None and ended.state is VmState.EXITED
-        await harness.driver.delete(NAME)
-
-    run(scenario, BRIEF)
-
-
-def test_deleting_what_tart_no_longer_has_is_success() -> None:
-    async def scenario(harness: TartHarness) -> None:
-        harness.put_image()
-        await harness.driver.create(harness.spec())
-        assert harness.tart.call("delete", NAME).code == 0
-        await harness.driver.delete(NAME)
-        assert await harness.driver.list() == ()
-        await harness.driver.remove_image("registry.test/a@sha256:0")
-
-    run(scenario)
-
-
-def test_the_log_stays_until_it_is_forgotten() -> None:
-    async def scenario(harness: TartHarness) -> None:
-        harness.put_image()
-        harness.tart.set("run-prints-every", 0.01)
-        await harness.driver.create(harness.spec())
-        await harness.driver.start(NAME)
-        follower = harness.driver.logs(NAME, follow=True)
-        assert (await anext(follower)).startswith(b"line ")
-        await harness.driver.stop(NAME, grace=0)
-        rest = b"".join([chunk async for chunk in follower])
-        assert b"Stopping VM..." in rest
-        await harness.driver.delete(NAME)
-        kept = b"".join([chunk async for chunk in harness.reopened().logs(NAME)])
-        assert kept.startswith(b"line ") and kept.endswith(rest[-20:])
-        for _ in range(2):
-            await harness.driver.forget(NAME)
-        assert [chunk async for chunk in harness.driver.logs(NAME)] == []
-
-    run(scenario)
 
 
 # ── a tart that hangs ───────────────────────────────────────────────────────────────────────────
