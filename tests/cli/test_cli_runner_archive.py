@@ -8,6 +8,7 @@ import click
 import msgspec
 import pytest
 from aiohttp import web
+from tests.standins.tart.helper import archive as tar_of
 from tests.vm.oci.fake_registry import FakeServer
 
 from runyard.cli import agentserve
@@ -91,7 +92,7 @@ def test_a_relative_path_means_the_same_file_wherever_the_host_runs(
 
 
 def test_hosts_and_up_keep_a_download_in_their_data_directory(tmp_path: Path) -> None:
-    data = b"an archive"
+    data = tar_of({"run.sh": "exit 0"})
     sha256 = hashlib.sha256(data).hexdigest()
 
     async def respond(request: web.Request) -> web.Response:

@@ -196,6 +196,22 @@ def test_a_runner_is_unpacked_from_an_archive_of_the_host(tmp_path: Path) -> Non
     on_plain(scenario)
 
 
+def test_an_archive_that_cannot_be_unpacked_ends_the_vm_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "runner.tar.gz").write_bytes(b"\x1f\x8b" + os.urandom(1000))
+
+    async def scenario(harness: ProcessHarness) -> None:
+        with serving(job()) as server:
+            polling = HostPolling(url=server.url, archive=str(tmp_path / "runner.tar.gz"))
+            await up(harness, server, runner="", polling=polling)
+            ended = await harness.exited(NAME)
+        assert server.seen == []
+        assert ended.exit_code is None
+        assert "the archive runner.tar.gz cannot be unpacked: " in ended.exit_reason
+        assert ended.exit_reason in await log(harness)
+
+    on_plain(scenario)
+
+
 def test_variables_of_any_size_and_with_lines_reach_the_runner() -> None:
     """With the JIT configuration they are more than a pipe holds."""
     runner = '#!/bin/sh\necho "lines:$LINES_OF_TEXT:${#A}:${#B}:${#2}"\n'

@@ -1,12 +1,14 @@
 """Tests the commands that a host which polls runs in a guest: finding a runner, unpacking one, looking for a job."""
 
 import os
+import random
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from runyard.vm.shim.polling import (
+    BAD_ARCHIVE,
     HAS_JOB,
     NO_RUNNER,
     NO_WORKER,
@@ -75,8 +77,20 @@ def test_an_archive_whose_content_is_damaged_is_no_runner(archive: Path, tmp_pat
     data = bytearray(archive.read_bytes())
     data[len(data) // 2] ^= 0xFF
     code, _ = sh(PREPARE, "", archive.name, str(len(data)), home=home, data=bytes(data))
-    assert code not in (0, NO_RUNNER)
+    assert code == BAD_ARCHIVE
     assert list(home.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["runner.tar.gz", "runner.tgz", "runner.tar"])
+def test_an_archive_that_cannot_be_unpacked_is_no_guest_that_cannot_be_reached(
+    tmp_path: Path, name: str
+) -> None:
+    data = random.Random(1).randbytes(1000)
+    code, said = sh(PREPARE, "", name, str(len(data)), home=tmp_path, data=data)
+    assert code == BAD_ARCHIVE
+    words = f"the archive {name} cannot be unpacked: "
+    assert said.startswith(words) and len(said) > len(words) + 5, "with the words of gzip or tar"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_variable_with_lines_or_quotes_reaches_the_runner_as_it_is(tmp_path: Path) -> None:

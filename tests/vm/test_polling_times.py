@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runyard.vm.shim.guest import Guest
-from runyard.vm.shim.polling import NO_WORKER, WORKER, Polling
+from runyard.vm.shim.polling import BAD_ARCHIVE, NO_WORKER, WORKER, Polling
 
 IDLE, SILENCE = 100.0, 600.0
 ANSWERS = ["printf", '\\n{"jit": "x", "env": {}}']
@@ -50,7 +50,11 @@ class Play:
         }
         order = {"env": {"PATH": os.environ["PATH"]}, "mark": "m", "polling": polling}
         self.host = Recorder()
-        self.polling = Polling(self.host, Guest(str(folder), order), lambda _: None)
+        self.shown = b""
+        self.polling = Polling(self.host, Guest(str(folder), order), self.show)
+
+    def show(self, data: bytes) -> None:
+        self.shown += data
 
     def child(self, now: float) -> int:
         """Waits for the end of one child, which is reported; returns how it ended."""
@@ -124,3 +128,32 @@ def test_a_runner_whose_command_never_reached_the_guest_is_started_again(tmp_pat
     assert play.child(120.0) == 1
     assert [code for _, code in play.host.ended] == [None]
     assert (tmp_path / "runs").read_text() == "again\n" * 4
+
+
+def test_a_guest_that_never_gets_ready_says_why_and_each_reason_once(tmp_path: Path) -> None:
+    play = Play(tmp_path, f'cat {tmp_path}/why >&2; exit "$(cat {tmp_path}/code)"')
+    (tmp_path / "code").write_text("1")
+    for now, why in (
+        (0.0, "no agent"),  # it boots
+        (29.0, "no agent"),
+        (30.0, "no agent"),
+        (40.0, "no agent"),
+        (50.0, "no space"),
+        (60.0, "no agent"),
+        (70.0, ""),
+    ):
+        (tmp_path / "why").write_text(why)
+        play.polling.work(now)
+        assert play.child(now) == 1
+    assert play.shown.decode().splitlines() == [
+        "runyard: the guest is not ready yet: no agent",
+        "runyard: the guest is not ready yet: no space",
+        "runyard: the guest is not ready yet: a command in it ended with 1",
+    ]
+    assert play.host.ended == []
+    (tmp_path / "code").write_text(str(BAD_ARCHIVE))
+    (tmp_path / "why").write_text("the archive x cannot be unpacked")
+    play.polling.work(80.0)
+    assert play.child(80.0) == BAD_ARCHIVE
+    assert play.host.ended == [("the archive x cannot be unpacked", None)]
+    assert play.shown.endswith(b"runyard: the archive x cannot be unpacked\n")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from tests.standins.tart.helper import archive as tar_of
 from tests.vm.oci.fake_registry import FakeServer
 
 from runyard.clock import RealClock
@@ -86,7 +87,7 @@ def test_an_archive_with_another_digest_is_not_kept(tmp_path: Path) -> None:
 
 
 def test_an_archive_that_is_not_compressed_gets_a_name_that_says_so(tmp_path: Path) -> None:
-    plain = b"a tar archive"
+    plain = tar_of({"run.sh": "exit 0"})
 
     async def respond(request: web.Request) -> web.Response:
         return web.Response(body=plain)
@@ -241,8 +242,9 @@ def test_a_file_without_a_digest_means_what_it_holds_at_each_start(tmp_path: Pat
     written = first.stat().st_mtime_ns
     assert asyncio.run(given(str(path), folder)) == first
     assert first.stat().st_mtime_ns == written  # the same file is not copied again
-    path.write_bytes(b"a newer one")
-    assert asyncio.run(given(str(path), folder)).read_bytes() == b"a newer one"
+    newer = gzip.compress(b"a newer one", mtime=0)
+    path.write_bytes(newer)
+    assert asyncio.run(given(str(path), folder)).read_bytes() == newer
 
 
 def test_a_file_with_another_digest_is_not_copied(tmp_path: Path) -> None:
@@ -274,3 +276,42 @@ def test_what_cannot_be_used_is_refused_without_its_secrets(
     with pytest.raises(BadArchive, match=words) as refused:
         asyncio.run(given(source, tmp_path / "archives", sha256))
     assert "hush" not in str(refused.value)
+
+
+NO_ARCHIVES = {
+    "random bytes": ("runner.tar.gz", b"\x00\x9a" * 500, "not compressed by gzip, although"),
+    "a page": ("runner.tgz", b"<html>Sign in to GitHub</html>", "not compressed by gzip, although"),
+    "nothing": ("runner.tar.gz", b"", "not compressed by gzip, although"),
+    "no tar": ("runner", b"PK\x03\x04" * 500, "neither a gzip nor a tar file"),
+    "an empty tar": ("runner.tar", bytes(10_240), "neither a gzip nor a tar file"),
+}
+
+
+@pytest.mark.parametrize(("name", "data", "words"), NO_ARCHIVES.values(), ids=NO_ARCHIVES)
+def test_a_file_that_no_guest_can_unpack_is_refused_on_the_host(
+    tmp_path: Path, name: str, data: bytes, words: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(data)
+    with pytest.raises(BadArchive, match=f"{path} is .*{words}"):
+        Archive(source=str(path)).check()
+
+
+def test_a_plain_tar_and_a_gzip_under_any_name_are_archives(tmp_path: Path) -> None:
+    for name, data in (("runner.tar", tar_of({"run.sh": ""})), ("runner", DATA), ("r.tgz", DATA)):
+        (tmp_path / name).write_bytes(data)
+        Archive(source=str(tmp_path / name)).check()
+
+
+def test_a_download_that_is_no_archive_is_not_kept(tmp_path: Path) -> None:
+    page = b"<html>Sign in to GitHub</html>"
+
+    async def respond(request: web.Request) -> web.Response:
+        return web.Response(body=page)
+
+    async def scenario(case: Case) -> None:
+        with pytest.raises(BadArchive, match="neither a gzip nor a tar file"):
+            await case.get(sha256=hashlib.sha256(page).hexdigest())
+        assert case.kept == []
+
+    run(tmp_path, respond, scenario)

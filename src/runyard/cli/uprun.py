@@ -37,7 +37,7 @@ from runyard.embedded.up.supervisor import ComponentFailed
 from runyard.http.tls import TlsError
 from runyard.telemetry.causes import first_of
 from runyard.telemetry.log import configure, get_logger
-from runyard.vm.archives import Archive, BadArchive
+from runyard.vm.archives import Archive, BadArchive, check_file
 from runyard.vm.registry import Choice, Chosen, DriverName, choose
 from runyard.wire.reasons import Reason, render
 
@@ -145,7 +145,7 @@ def _archive(flags: UpFlags) -> Archive | None:
         return None
     archive = Archive(source=flags.runner, sha256=flags.runner_sha256)
     try:
-        archive.check()
+        check_file(archive)
     except BadArchive as error:
         raise BadSetting(f"--runner, --runner-sha256: {error}") from None
     return archive

@@ -8,7 +8,7 @@ network. A path is copied to such a file, because VMs read it long after the sta
 with its content.
 
 Invariants:
-- Nothing is used that does not have the digest it was given, however it came to be there.
+- Nothing is used that does not have the digest it was given, however it came to be there, or that is no archive.
 - A path that was given without a digest means what it holds at the start; that is what all VMs get until the next one.
 - A partial file is never used: it gets its name when it is complete, verified and on the disk.
 - A download ends when nothing arrives for `Bounds.stall` seconds, or when it is larger than `Bounds.largest`.
@@ -21,6 +21,7 @@ import hashlib
 import os
 import re
 import ssl
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
@@ -44,6 +45,7 @@ _REDIRECTS = 5
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _GZIP = b"\x1f\x8b"
 _SUFFIXES = (".tar.gz", ".tar")  # a guest chooses by it how to unpack
+_COMPRESSED = (".gz", ".tgz")  # as the guest's script has them
 _PART = 1 << 20
 _ABANDONED = 3600.0  # seconds after which a partial file is no longer being written
 _REPORT_EVERY = 5.0
@@ -65,7 +67,7 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
         return is_url(self.source)
 
     def check(self) -> None:
-        """Raise `BadArchive` if it cannot be what is meant, without looking at it."""
+        """Raise `BadArchive` if it cannot be what is meant; no file is read and no URL is asked."""
         if self.sha256 and not _SHA256.fullmatch(self.sha256.lower()):
             raise BadArchive(
                 f"{self.sha256!r} is not a SHA-256: write its 64 hexadecimal digits, as 'sha256sum FILE' prints them"
@@ -127,10 +129,14 @@ async def provided(
 
 
 def check_file(archive: Archive) -> None:
-    """Raise `BadArchive` if the file of a path cannot be read or has another digest; it is not copied."""
+    """Raise `BadArchive` if the file of a path is no archive or has another digest; it is not copied."""
     archive.check()
-    if not archive.is_url:
-        _check_digest(archive.source, _digest(Path(archive.source)), archive.sha256.lower())
+    if archive.is_url:
+        return
+    path = Path(archive.source)
+    _check_beginning(archive.source, path.name, _beginning(path))
+    if archive.sha256:
+        _check_digest(archive.source, _digest(path), archive.sha256.lower())
 
 
 def _check_digest(what: str, found: str, wanted: str) -> None:
@@ -156,6 +162,14 @@ def _digest(path: Path) -> str:
         raise _unreadable(path, error) from None
 
 
+def _beginning(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(tarfile.BLOCKSIZE)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
 def _unreadable(path: Path, error: OSError) -> BadArchive:
     return BadArchive(
         f"{path} cannot be read ({error.strerror}). Check the path and its permissions"
@@ -164,6 +178,7 @@ def _unreadable(path: Path, error: OSError) -> BadArchive:
 
 def _copied(path: Path, wanted: str, folder: Path, now: float) -> Path:
     """Copy a file under the name of its digest, unless it is there already."""
+    _check_beginning(str(path), path.name, _beginning(path))
     found = _digest(path)
     _check_digest(str(path), found, wanted)
     kept = _kept(folder, found)
@@ -173,7 +188,7 @@ def _copied(path: Path, wanted: str, folder: Path, now: float) -> Path:
         with _partial(folder, found, now) as (file, keep):
             digest, beginning = hashlib.sha256(), b""
             for part in _parts(path):
-                beginning = beginning or part[: len(_GZIP)]
+                beginning = beginning or part[: tarfile.BLOCKSIZE]
                 digest.update(part)
                 file.write(part)
             _check_digest(str(path), digest.hexdigest(), found)  # it may change meanwhile
@@ -224,6 +239,24 @@ def _remove_abandoned(folder: Path, now: float) -> None:
             each.unlink(missing_ok=True)
 
 
+def _check_beginning(what: str, name: str, data: bytes) -> None:
+    """Refuse what a guest cannot unpack: it goes by the name, and so does this."""
+    if data.startswith(_GZIP):
+        return
+    if name.endswith(_COMPRESSED):
+        raise BadArchive(
+            f"{what} is not compressed by gzip, although it is named so. Give the Actions runner's archive as GitHub"
+            " publishes it (.tar.gz), or a plain .tar"
+        )
+    try:
+        tarfile.TarInfo.frombuf(data, tarfile.ENCODING, "surrogateescape")
+    except tarfile.TarError:
+        raise BadArchive(
+            f"{what} is neither a gzip nor a tar file. Give the Actions runner's archive as GitHub publishes it"
+            " (.tar.gz)"
+        ) from None
+
+
 class _Download:
     """One download."""
 
@@ -249,6 +282,8 @@ class _Download:
             async with aclosing(await self._open(tls)) as stream:
                 found, beginning = await self._copy(stream, file.write)
             _check_digest(_shown(self._url), found, self._wanted)
+            suffix = _SUFFIXES[0] if beginning.startswith(_GZIP) else _SUFFIXES[1]
+            _check_beginning(_shown(self._url), suffix, beginning)
             path = keep(beginning)
         self._report(f"{_shown(self._url)} is downloaded and verified: {path}")
         return path
@@ -307,7 +342,7 @@ class _Download:
                 raise self._unreachable(str(error)) from None
             if not part:
                 return digest.hexdigest(), beginning
-            beginning = beginning if len(beginning) >= len(_GZIP) else beginning + part[:2]
+            beginning += part[: tarfile.BLOCKSIZE - len(beginning)]
             digest.update(part)
             write(part)
             done += len(part)

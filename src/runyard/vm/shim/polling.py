@@ -17,6 +17,7 @@ Then the runner's exit code is the VM's, and the VM ends. The guest holds no tok
 
 Invariants:
 - No job is taken before a runner was found.
+- An archive that arrived whole and cannot be unpacked ends the VM: no later attempt reads another one.
 - A command in a guest counts only by what it printed or by a code of its own: an agent of the guest that does not
   answer ends the command with 1 as well. A runner is started again only if the first attempt has started nothing.
 - The token's file is removed before the job starts, and at the end in any case. The JIT configuration is on no disk
@@ -40,13 +41,15 @@ from runyard.vm.shim.guest import Guest, Host
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NO_RUNNER, STARTED_BEFORE = 78, 79
+BAD_ARCHIVE, NO_RUNNER, STARTED_BEFORE = 77, 78, 79
 WORKER, NO_WORKER = 80, 81
 STARTS = "runyard: the runner starts"  # printed by the guest immediately before
 _AGAIN = 1.0  # seconds between two attempts to reach a guest, or after a poller that died
 _ATTEMPT = 60.0  # seconds for one attempt
 _UNPACK = 1200.0  # the same, if it has to copy an archive
 _REACH = 120.0  # seconds in which a guest has to start the runner of a job that was taken
+_QUIET = 30.0  # seconds without a word about attempts that fail: a guest boots, or its program is refused
+_SHOWN = 20  # different failures at most that the console log shows
 _IDLE_AGAIN = 60.0
 _IDLE_CHECK = 30.0  # seconds for the look at the guest's processes
 _FIRST = 4096  # bytes of output in which the runner's start is announced
@@ -83,7 +86,10 @@ mkdir "$fresh/runner" || exit 1
 case $2 in
 *.gz | *.tgz) gzip -t "$fresh/archive" && gzip -dc "$fresh/archive" | tar -xf - -C "$fresh/runner" ;;
 *) tar -xf "$fresh/archive" -C "$fresh/runner" ;;
-esac || exit 1
+esac 2>"$fresh/problem" || {{
+    echo "the archive $2 cannot be unpacked: $(grep . "$fresh/problem" | head -n 1)" >&2
+    exit {BAD_ARCHIVE}
+}}
 if [ ! -f "$fresh/runner/run.sh" ]; then
     echo "the archive $2 holds no run.sh at its top" >&2
     exit {NO_RUNNER}
@@ -150,6 +156,7 @@ class Polling:
         self._start_by = 0.0  # when a job whose runner has not started is given up
         self._output = -1  # of the runner
         self._first = b""  # the beginning of that
+        self._failures: list[str] = []  # of attempts to prepare it, as the console log shows them
         self.reached = False  # whether the guest has answered
 
     def work(self, now: float) -> float:
@@ -204,13 +211,26 @@ class Polling:
 
     def _prepared(self, status: int, now: float) -> None:
         output = self._received().decode(errors="replace").strip()[-500:]
-        self.reached = self.reached or status in (0, NO_RUNNER)
+        self.reached = self.reached or status in (0, BAD_ARCHIVE, NO_RUNNER)
         if status == 0:
             self._begin, self._end, self._due = self._poll, self._polled, now
-        elif status == NO_RUNNER:
+        elif status in (BAD_ARCHIVE, NO_RUNNER):
+            self._show(f"runyard: {output}\n".encode())
             self._host.end(output)
         elif now > self._answer_by:
             self._host.end(f"the guest did not answer within {self._order['boot']:g} s: {output}")
+        else:
+            self._show_failure(output or f"a command in it ended with {status}", now)
+
+    def _show_failure(self, why: str, now: float) -> None:
+        """Shows why the guest is not ready, each reason once, and none while that is usual.
+
+        A program that refuses the guest is recognised by its output alone (`Guest.was_refused`).
+        """
+        quiet_until = self._answer_by - self._order["boot"] + _QUIET
+        if now >= quiet_until and why not in self._failures and len(self._failures) < _SHOWN:
+            self._failures.append(why)
+            self._show(f"runyard: the guest is not ready yet: {why}\n".encode())
 
     # ── poll ────────────────────────────────────────────────────────────────────────────────────
 
