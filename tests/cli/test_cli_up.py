@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 from rich.console import Console
+from tests.standins.tart.helper import StandIn, archive
 
 from runyard.cli import uprun as module
 from runyard.cli.github_auth import GithubIdentity
@@ -86,6 +87,59 @@ def test_a_bad_value_is_refused_before_anything_starts(
     assert said.err.startswith("runyard")
     assert said.err.count("\n") == 1
     assert not (tmp_path / "home").exists()
+
+
+TART: dict[str, tuple[list[str], str]] = {
+    "an image that no registry can have": (
+        ["--image", "bad image:::"],
+        "--image: image 'bad image:::': no registry",
+    ),
+    "a tart that is not there": (
+        ["--tart-binary", "/no/such/tart"],
+        "--driver tart: /no/such/tart",
+    ),
+    "more hosts than macOS has seats": (
+        ["--hosts", "3"],
+        "a second Mac joins with 'runyard host join'",
+    ),
+    "a runner that the practice GitHub does not use": (
+        ["--runner", "runner.tar"],
+        "--runner: the practice GitHub has a runner of its own",
+    ),
+    "a runner that no VM can unpack": (
+        ["--github", "--github-dir", ".", "--runner", "garbage.tar.gz"],
+        "garbage.tar.gz is not compressed by gzip",
+    ),
+}
+
+
+@pytest.mark.parametrize("install", [False, True], ids=["run", "install"])
+@pytest.mark.parametrize(("argv", "words"), TART.values(), ids=TART)
+def test_what_no_vm_can_use_is_refused_before_anything_starts(
+    argv: list[str],
+    words: str,
+    app_keys: KeyPair,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    *,
+    install: bool,
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    directory = AppDirectory(tmp_path)
+    directory.prepare()
+    app = Connected(app_id=9, slug="s", html_url="", github_url="https://api.github.com")
+    directory.keep(app, key=app_keys.private_pem, secret="hush")
+    (tmp_path / "runner.tar").write_bytes(archive({"run.sh": "exit 0"}))
+    (tmp_path / "garbage.tar.gz").write_bytes(bytes(range(250)) * 4)
+    tart = () if "--tart-binary" in argv else ("--tart-binary", str(StandIn(tmp_path).program))
+    before = sorted(tmp_path.iterdir())
+    assert run("--driver", "tart", *tart, *argv, *(["--install"] if install else [])) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert words in said.err and said.err.count("\n") == 1
+    assert sorted(tmp_path.iterdir()) == before
 
 
 KINDS: dict[str, tuple[list[str], RealGitHub]] = {

@@ -12,6 +12,7 @@ import pytest
 from tests.cli.servicesupport import use_computer
 from tests.hosts.services.computer import Computer
 from tests.hosts.services.managers import sections, words
+from tests.standins.tart.helper import StandIn
 from tests.transcripts import check, transcripts
 
 from runyard.cli import uprun, upservice
@@ -179,7 +180,8 @@ def test_a_registry_password_is_refused_with_the_place_for_it(
     linux: Computer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TART_REGISTRY_PASSWORD", "hush")
-    assert run("--install", "--driver", "tart") == 2
+    tart = str(StandIn(linux.home / "tools").program)
+    assert run("--install", "--driver", "tart", "--tart-binary", tart) == 2
     said = capsys.readouterr().err
     assert "tart login" in said and ".docker/config.json" in said and "hush" not in said
     assert not (linux.home / ".config").exists()
@@ -190,8 +192,9 @@ def test_a_registry_password_is_refused_with_the_place_for_it(
 def test_a_relative_program_means_the_same_in_the_directory_of_the_service(
     linux: Computer,
 ) -> None:
-    assert run("--install", "--driver", "tart", "--tart-binary", "./tools/tart") == 0
-    assert f"--tart-binary={linux.home}/tools/tart" in installed_argv(linux)
+    program = StandIn(linux.home).program.relative_to(linux.home)
+    assert run("--install", "--driver", "tart", "--tart-binary", f"./{program}") == 0
+    assert f"--tart-binary={linux.home}/{program}" in installed_argv(linux)
 
 
 @pytest.mark.slow

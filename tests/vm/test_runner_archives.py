@@ -294,7 +294,7 @@ def test_a_file_that_no_guest_can_unpack_is_refused_on_the_host(
     path = tmp_path / name
     path.write_bytes(data)
     with pytest.raises(BadArchive, match=f"{path} is .*{words}"):
-        Archive(source=str(path)).check()
+        check_file(Archive(source=str(path)))
 
 
 def test_a_plain_tar_and_a_gzip_under_any_name_are_archives(tmp_path: Path) -> None:

@@ -38,7 +38,9 @@ from runyard.http.tls import TlsError
 from runyard.telemetry.causes import first_of
 from runyard.telemetry.log import configure, get_logger
 from runyard.vm.archives import Archive, BadArchive, check_file
-from runyard.vm.registry import Choice, Chosen, DriverName, choose
+from runyard.vm.contract import VmError
+from runyard.vm.oci.reference import InvalidReference, parse
+from runyard.vm.registry import Choice, Chosen, DriverName, check_named, choose
 from runyard.wire.reasons import Reason, render
 
 CANNOT_BEGIN = (
@@ -118,23 +120,58 @@ def chosen_driver(flags: UpFlags) -> tuple[DriverName, Reason]:
     if flags.demo:
         return "process", Chosen.DRIVER_NAMED.because()
     driver, why = asyncio.run(choose(flags.driver, tart=flags.tart, clock=RealClock()))
-    if driver == "process" and flags.image:
-        raise BadSetting(
-            f"--image: hosts run processes, which use no VM image ({render(why)})."
-            " Install tart, or remove --image"
-        )
-    if driver == "process" and flags.github is not None and not flags.runner:
-        raise BadSetting(
-            "--github needs --runner, an unpacked actions runner, where hosts run processes"
-            f" ({render(why)}). Give it, or install tart"
-        )
     if flags.runner and Path(flags.runner).is_dir() is (driver == "tart"):  # a URL is no directory
         kind = "an archive (.tar.gz)" if driver == "tart" else "a directory"
         raise BadSetting(
             f"--runner: the driver {driver} needs {kind}, this is none: {flags.runner}"
         )
-    _archive(flags)
+    if driver == "process":
+        _check_processes(flags, why)
+    else:
+        _check_vms(flags, why)
     return driver, why
+
+
+def _check_processes(flags: UpFlags, why: Reason) -> None:
+    """Refuse what hosts that run processes cannot use."""
+    if flags.image:
+        raise BadSetting(
+            f"--image: hosts run processes, which use no VM image ({render(why)})."
+            " Install tart, or remove --image"
+        )
+    if flags.github is not None and not flags.runner:
+        raise BadSetting(
+            "--github needs --runner, an unpacked actions runner, where hosts run processes"
+            f" ({render(why)}). Give it, or install tart"
+        )
+    if flags.runner_sha256:
+        raise BadSetting("--runner-sha256 is of an archive, which only VMs need. Remove it")
+
+
+def _check_vms(flags: UpFlags, why: Reason) -> None:
+    """Refuse what hosts that run VMs cannot use, and a tart that was named and is not there."""
+    if flags.hosts > 1:
+        raise BadSetting(
+            f"--hosts {flags.hosts}: hosts run VMs ({render(why)}), and macOS runs two macOS VMs at once on one Mac,"
+            " however many hosts it acts as. Remove --hosts; a second Mac joins with 'runyard host join'; or give"
+            " --driver process"
+        )
+    if flags.image:
+        try:
+            parse(flags.image)
+        except InvalidReference as error:
+            raise BadSetting(f"--image: {error}") from None
+    if _archive(flags) is not None and flags.github is None:
+        raise BadSetting(
+            "--runner: the practice GitHub has a runner of its own, and VMs get that one. Remove --runner, or use the"
+            " real GitHub with --github"
+        )
+    try:
+        asyncio.run(check_named(flags.driver, tart=flags.tart, clock=RealClock()))
+    except VmError as error:
+        raise BadSetting(
+            f"--driver tart: {error}. Or give --driver process: jobs then run as processes of this user"
+        ) from None
 
 
 def _archive(flags: UpFlags) -> Archive | None:

@@ -90,14 +90,24 @@ async def choose(driver: Choice, *, tart: str = "tart", clock: Clock) -> tuple[D
     """The driver that `auto` means on this machine; a driver that was named is itself."""
     if driver != "auto":
         return driver, Chosen.DRIVER_NAMED.because()
-    from runyard.vm.tart.commands import Tart  # noqa: PLC0415 drivers that are not used are not imported
-    from runyard.vm.tart.settings import Settings  # noqa: PLC0415 as above
-
     try:
-        version = await Tart(Settings(binary=tart), clock, os.environ).version()
+        version = await _tart_version(tart, clock)
     except VmError as error:
         return "process", Chosen.TART_UNUSABLE.because(problem=str(error))
     return "tart", Chosen.TART_WORKS.because(version=version)
+
+
+async def check_named(driver: Choice, *, tart: str = "tart", clock: Clock) -> None:
+    """Raises `VmError` with what is missing, if this driver was named and its program does not work."""
+    if driver == "tart":
+        await _tart_version(tart, clock)
+
+
+async def _tart_version(binary: str, clock: Clock) -> str:
+    from runyard.vm.tart.commands import Tart  # noqa: PLC0415 drivers that are not used are not imported
+    from runyard.vm.tart.settings import Settings  # noqa: PLC0415 as above
+
+    return await Tart(Settings(binary=binary), clock, os.environ).version()
 
 
 async def open_driver(wanted: Wanted, *, clock: Clock) -> Opened:
