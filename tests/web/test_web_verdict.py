@@ -2,16 +2,22 @@
 
 from collections import Counter
 
+import msgspec
 import pytest
 from tests.dispatch.dispatchharness import Harness, play
 from tests.web.web_views import SETTINGS, look
 
 from runyard.dispatch.matching.values import Hold
 from runyard.embedded.github.identity import KeyPair
+from runyard.kube.objects import Pod as KubePod
+from runyard.web.cluster import Cluster
 from runyard.web.explain.values import Constraint
+from runyard.web.fleet import runners
 from runyard.web.settings import Settings
 from runyard.web.values import Alarm, Host, Pool, PoolState, Totals
-from runyard.web.verdict import verdict
+from runyard.web.verdict import unstarted, verdict
+from runyard.wire import names
+from runyard.wire.instants import to_rfc3339
 
 
 def test_one_odd_label_is_not_the_headline_of_a_full_queue(
@@ -109,6 +115,66 @@ def test_a_pool_that_cannot_start_runners_is_not_a_healthy_fleet(
         ("pool-not-filled", "warn") if shown else ("no-runner", "wait")
     )
     assert ("mac" in found.title) == shown
+
+
+def pod(
+    name: str, waits: str = "", *, age: float = 600.0, host: str = "a", **status: object
+) -> KubePod:
+    """A Pod of the pool `mac` on a host, and why its container waits."""
+    state = {"waiting": {"reason": waits, "message": f"because of {waits}"}} if waits else {}
+    raw = {
+        "metadata": {
+            "name": name,
+            "uid": name,
+            "labels": {names.RUNNER_POOL: "mac"},
+            "creationTimestamp": to_rfc3339(NOW - age),
+        },
+        "spec": {"nodeName": host},
+        "status": {"phase": "Pending", "containerStatuses": [{"name": "r", "state": state}]}
+        | status,
+    }
+    return msgspec.convert(raw, KubePod)
+
+
+NOW = 1_800_000_000.0
+CREATE_FAILED = {"reason": names.REASON_CREATE_FAILED}
+UNSCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+FLEETS: dict[str, tuple[list[KubePod], bool]] = {
+    "no image": ([pod("x", "ImageMissing", **CREATE_FAILED), pod("y", "SlotsFull")], True),
+    "no slot, for ever": ([pod("x", "SlotsFull"), pod("y", "SlotsFull")], True),
+    "no slot yet": ([pod("x", "SlotsFull", age=30.0)], False),
+    "failed": ([pod("x", phase="Failed", reason="TartRunFailed")], True),
+    "no host": ([pod("x", host="", conditions=[UNSCHEDULED])], True),
+    "a pull that advances": (
+        [pod("x", "ImageMissing", **CREATE_FAILED), pod("y", "Pulling")],
+        False,
+    ),
+    "a guest that boots": ([pod("x", "SlotsFull"), pod("y", phase="Running")], False),
+    "fresh ones": ([pod("x"), pod("y")], False),
+    "no Pods": ([], False),
+}
+
+
+@pytest.mark.parametrize(("pods", "named"), FLEETS.values(), ids=FLEETS)
+def test_a_pool_whose_runners_cannot_start_is_no_healthy_fleet_although_no_job_waits(
+    pods: list[KubePod], *, named: bool
+) -> None:
+    found = runners(Cluster(pods=tuple(pods)), (), cluster_at=NOW)
+    starting = sum(each.state == "starting" for each in found)
+    pool = Pool(name="mac", desired=2, starting=starting)
+    late = unstarted((pool,), found, now=NOW)
+    shown = verdict((), Totals(), (OK,), (pool,), holds=Counter(), unstarted=late)
+    assert (shown.reason, shown.tone) == (
+        ("pool-not-filled", "warn") if named else ("no-job-waits", "good")
+    )
+    assert ("mac" in shown.title) == named
+    for works in (msgspec.structs.replace(pool, idle=1), msgspec.structs.replace(pool, busy=1)):
+        assert unstarted((works,), found, now=NOW) == ()
+    for empty in (
+        msgspec.structs.replace(pool, desired=0),
+        msgspec.structs.replace(pool, leaving=True),
+    ):
+        assert unstarted((empty,), found, now=NOW) == ()
 
 
 def test_every_hold_of_the_matcher_has_a_headline() -> None:

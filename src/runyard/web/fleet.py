@@ -126,6 +126,7 @@ def _from_pod(pod: Pod, slot: SlotRow | None, images: dict[str, str], github: st
         words=text,
         since=created if slot is None else _since(slot),
         host=pod.spec.node_name,
+        blocked=_blocked(pod) if slot is None and state in ("starting", "failed") else "",
         stale=bool(wanted and image) and image != wanted,
     )
     return shown if slot is None else _with_job(shown, slot, github)
@@ -185,6 +186,33 @@ def _pod_state(pod: Pod, slot: SlotRow | None) -> tuple[RunnerState, str]:
     if pod.status.phase == "Running":
         return "starting", "started, has not polled for work yet"
     return "starting", _with_reason("starting", _waiting_reason(pod))
+
+
+def _blocked(pod: Pod) -> str:
+    """Why a Pod that has not started cannot; empty while it may get there."""
+    if pod.status.phase == "Failed":
+        return pod.status.reason or "Failed"
+    if not pod.spec.node_name:
+        scheduled = _condition(pod.status.conditions, "PodScheduled")
+        return scheduled.reason if scheduled is not None and scheduled.status == "False" else ""
+    reason = waiting_reason(pod)
+    if pod.status.phase != "Running" and (reason == names.WAITING_SLOT or start_failed(pod)):
+        return reason or pod.status.reason
+    return ""
+
+
+def waiting_reason(pod: Pod) -> str:
+    """Why the first of a Pod's containers that waits does so, as a code."""
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    waiting = [status.state.waiting for status in statuses if status.state.waiting is not None]
+    return waiting[0].reason if waiting else ""
+
+
+def start_failed(pod: Pod) -> bool:
+    """Whether the last attempt of a Pod's host to start it has failed; it is repeated."""
+    reason = waiting_reason(pod)
+    failed = names.REASON_CREATE_FAILED in (pod.status.reason, reason)
+    return failed or reason.startswith(("Err", "ImagePull")) or "BackOff" in reason
 
 
 def _slot_state(slot: SlotRow) -> tuple[RunnerState, str]:

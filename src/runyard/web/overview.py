@@ -30,7 +30,7 @@ from runyard.web.values import (
     Totals,
 )
 from runyard.web.values import JobState as ShownState
-from runyard.web.verdict import count_holds, verdict
+from runyard.web.verdict import count_holds, unstarted, verdict
 
 _HOUR = 3600.0
 
@@ -68,7 +68,14 @@ def build_overview(
     holds = count_holds(records.groups, None if limits is None else records.matching)
     return Overview(
         at=snapshot.at,
-        verdict=verdict(alarms, totals, all_hosts, groups, holds=holds),
+        verdict=verdict(
+            alarms,
+            totals,
+            all_hosts,
+            groups,
+            holds=holds,
+            unstarted=unstarted(groups, all_runners, now=snapshot.at),
+        ),
         sources=(snapshot.postgres, snapshot.kubernetes),
         totals=totals,
         alarms=alarms,

@@ -122,6 +122,9 @@ class Runner(_Value, frozen=True):
     job_url: str = ""
     repository: str = ""
     stale: bool = False
+    blocked: str = (
+        ""  # why it cannot start, as Kubernetes objects carry it; empty if it can, or has
+    )
 
 
 class Job(_Value, frozen=True):

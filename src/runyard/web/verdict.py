@@ -12,7 +12,7 @@ from runyard.dispatch.machine.values import JobState
 from runyard.dispatch.matching.values import Matching
 from runyard.web.explain.values import Constraint
 from runyard.web.records import JobGroup
-from runyard.web.values import Alarm, Host, Pool, Tone, Totals, Verdict
+from runyard.web.values import Alarm, Host, Pool, Runner, Tone, Totals, Verdict
 from runyard.wire import names
 from runyard.wire.reasons import Code, Reason, render
 
@@ -27,6 +27,14 @@ class Headline(Code):
     NONE_WAITS = "no-job-waits", "No job is waiting"
 
 
+class Unstarted(msgspec.Struct, frozen=True, kw_only=True):
+    """A pool none of whose runners can start."""
+
+    pool: str
+    runners: int
+    why: str  # of the first of them
+
+
 class _Held(msgspec.Struct, frozen=True):
     """How a hold is shown: the end of the title, the text below, and whether an operator must act."""
 
@@ -35,6 +43,7 @@ class _Held(msgspec.Struct, frozen=True):
     act: bool = False
 
 
+_PATIENCE = 60.0  # seconds: a VM that ends frees its slot sooner
 # The operator's reasons for missing runners that do not pass by themselves as runners start and jobs end.
 _STUCK = (names.REASON_BACKOFF, names.REASON_NO_HEALTHY_HOST)
 _HOLDS = {
@@ -93,6 +102,7 @@ def verdict(
     groups: tuple[Pool, ...],
     *,
     holds: Counter[Constraint],
+    unstarted: tuple[Unstarted, ...] = (),
 ) -> Verdict:
     """Summarise the fleet: errors, then jobs that an operator must help, hosts, warnings, pools, other jobs."""
     errors = [alarm for alarm in alarms if alarm.severity == "error"]
@@ -113,6 +123,8 @@ def verdict(
         return _of_alarm(alarms[0], "warn")
     if stuck := next(filter(None, map(_stuck, groups)), None):
         return stuck
+    if unstarted:
+        return _of_unstarted(unstarted)
     if most is not None:
         return _of_hold(most, holds, totals)
     if totals.waiting:
@@ -131,6 +143,29 @@ def _stuck(pool: Pool) -> Verdict | None:
     if text is None:
         return None
     return _verdict("warn", Headline.POOL_STUCK.because(pool=pool.name), f"{text}.")
+
+
+def unstarted(
+    groups: tuple[Pool, ...], runners: tuple[Runner, ...], *, now: float
+) -> tuple[Unstarted, ...]:
+    """The pools without a runner that works or may start, and for how long already: whether or not a job waits."""
+    found = []
+    for pool in groups:
+        if not pool.known or pool.leaving or not pool.desired or pool.idle or pool.busy:
+            continue
+        blocked = [each for each in runners if each.pool == pool.name and each.blocked]
+        since = min((each.since or now for each in blocked), default=now)
+        may_start = pool.starting > sum(each.state == "starting" for each in blocked)
+        if not may_start and now - since >= _PATIENCE:
+            found.append(Unstarted(pool=pool.name, runners=len(blocked), why=blocked[0].words))
+    return tuple(found)
+
+
+def _of_unstarted(pools: tuple[Unstarted, ...]) -> Verdict:
+    first = pools[0]
+    others = f" Also {', '.join(each.pool for each in pools[1:])}." if len(pools) > 1 else ""
+    text = f"None of its runners ({first.runners}) can start. The first: {first.why.rstrip('.')}.{others}"
+    return _verdict("warn", Headline.POOL_STUCK.because(pool=first.pool), text)
 
 
 def _most(holds: Counter[Constraint]) -> Constraint | None:

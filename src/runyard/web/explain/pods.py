@@ -12,7 +12,7 @@ from runyard.web.explain import dependencies
 from runyard.web.explain.context import Context
 from runyard.web.explain.reasons import Ends, What
 from runyard.web.explain.values import Constraint, Step
-from runyard.web.fleet import ENDED, instant
+from runyard.web.fleet import ENDED, instant, start_failed
 from runyard.wire import names
 from runyard.wire.reasons import Reason
 
@@ -172,8 +172,7 @@ def _progress(pod: Pod) -> tuple[Constraint, Reason, Reason]:
         return Constraint.IMAGE_STAGING, pulls, Ends.PULL_ENDS.because()
     if reason == names.WAITING_SLOT:
         return Constraint.SLOTS_FULL, What.NO_VM_SLOT.because(), Ends.SLOT_FREE.because()
-    failed = names.REASON_CREATE_FAILED in (pod.status.reason, reason)
-    if failed or reason.startswith(("Err", "ImagePull")) or "BackOff" in reason:
+    if start_failed(pod):
         cause = pod.status.message or message or reason
         return (
             Constraint.START_FAILED,
