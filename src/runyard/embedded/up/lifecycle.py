@@ -33,6 +33,7 @@ from runyard.embedded.up import (
     conditions,
     disk,
     first_pool,
+    former_hosts,
     images,
     ports,
     practice,
@@ -253,6 +254,9 @@ async def _start(
     )
     write_whole(layout.kubeconfig, text)
     await _free_lease(machine.kube)
+    await former_hosts.remove(
+        machine.kube, layout, hosts=machine.options.hosts, clock=clock, report=report
+    )
     await first_pool.ensure(machine.kube, machine.options, report)
     practising = "the practice GitHub, " if machine.options.github is None else ""
     report(f"starting {practising}the server, the operator and the hosts")
