@@ -35,6 +35,9 @@ POLLER = (
 POLLER_HOST, POLLER_GUEST = "host", "guest"
 GUEST_DISPATCH_URL = "runyard.dev/dispatch-url"  # on the pool: where its guests reach the server
 START_PROGRESS_AT = "tuist.dev/start-progress-at"  # by the agent: the start last moved on then
+FIRST_POOL_MADE = (
+    "runyard.dev/first-pool-made"  # on the runners' namespace: `runyard up` has made its pool once
+)
 SENT_BY_UP = "runyard.dev/sent-by-up"  # on the first pool: the fields that `runyard up` sent last
 DRAIN_ELIGIBLE_AT = "tuist.dev/drain-eligible-at"  # by the operator, together with the label
 

@@ -1,5 +1,6 @@
 """The first pool follows the driver and `--image` of each start; what a user changed is left alone."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +10,24 @@ from tests.embedded.kube.coresupport import Harness, play
 
 from runyard.embedded.up import first_pool, practice
 from runyard.embedded.up.machine import Options
+from runyard.hosts.joining import accounts
 from runyard.http.loopback import Loopback
 from runyard.kube.client import Kube
+from runyard.kube.errors import NotFound
 from runyard.kube.kinds import RUNNER_POOLS
 from runyard.wire import names
 
 OLD, NEW = "registry.example/macos:1", "registry.example/macos:2"
 PROCESS = Options(data=Path("/data of mine"))
+DELETED = "(deleted)"
 TART = msgspec.structs.replace(PROCESS, driver="tart")
 
 
-def starts(*runs: Options | dict[str, Any]) -> tuple[dict[str, Any], list[list[str]]]:
-    """The pool, and what each start reported; a dictionary is a change by a user, as a merge patch."""
+def starts(*runs: Options | dict[str, Any] | str) -> tuple[dict[str, Any], list[list[str]]]:
+    """The pool, and what each start reported.
+
+    A dictionary is a change by a user, as a merge patch; a text is a deletion, or the name of a host that joins.
+    """
     reported: list[list[str]] = []
     found: dict[str, Any] = {}
 
@@ -29,10 +36,15 @@ def starts(*runs: Options | dict[str, Any]) -> tuple[dict[str, Any], list[list[s
         for each in runs:
             if isinstance(each, dict):
                 await kube.patch(RUNNER_POOLS, practice.POOL, each, namespace=space)
+            elif each == DELETED:
+                await kube.delete(RUNNER_POOLS, practice.POOL, namespace=space)
+            elif isinstance(each, str):
+                await accounts.grant(kube, each, "ab" * 16)
             else:
                 reported.append([])
                 await first_pool.ensure(kube, each, reported[-1].append)
-        found.update(await kube.get(RUNNER_POOLS, practice.POOL, namespace=space))
+        with contextlib.suppress(NotFound):
+            found.update(await kube.get(RUNNER_POOLS, practice.POOL, namespace=space))
 
     play(scenario)
     return found, reported
@@ -122,3 +134,18 @@ def test_the_number_of_runners_stays_and_the_difference_names_its_command(option
     assert first == []
     (line,) = second
     assert "runyard pool create practice --replicas 6 --replace" in line
+
+
+def test_a_machine_with_joined_hosts_is_not_advised_to_have_fewer_runners() -> None:
+    more = {"spec": {"replicas": 6}}  # for the slots of the host that joined
+    pool, (_, second) = starts(TART, "mini-2", more, TART)
+    assert pool["spec"]["replicas"] == 6
+    assert second == []
+
+
+def test_a_pool_that_a_user_deleted_is_not_made_again_by_the_next_start() -> None:
+    pool, (_, second, third) = starts(TART, TART, DELETED, with_image(TART, NEW))
+    assert pool == {}
+    assert second == []
+    (line,) = third
+    assert f"Make it again with runyard pool create practice --image {NEW}" in line

@@ -3,6 +3,9 @@
 `runyard up` writes what it sent last into an annotation of the pool, as `kubectl apply` does. So a later start knows
 which fields a user has changed since, and leaves those alone. `plan` is pure; `ensure` applies it.
 
+That the pool was made once is an annotation of its namespace, so a user who deletes it is obeyed. It is lost with the
+pools, and then the next start makes the pool again.
+
 Invariants:
 - A pool that a user has changed or made is never moved to another runtime: the difference is reported with
   the command that makes the change.
@@ -13,6 +16,7 @@ Invariants:
 - The number of runners is never changed.
 """
 
+import contextlib
 import shlex
 from collections.abc import Callable
 from typing import Any
@@ -22,9 +26,10 @@ import msgspec
 from runyard.embedded.up import practice
 from runyard.embedded.up.hosts import PODS
 from runyard.embedded.up.machine import Options
+from runyard.hosts.joining import accounts
 from runyard.kube.client import Kube
 from runyard.kube.errors import AlreadyExists, Conflict
-from runyard.kube.kinds import RUNNER_POOLS
+from runyard.kube.kinds import NAMESPACES, RUNNER_POOLS
 from runyard.vm.registry import RUNTIMES, DriverName
 from runyard.wire import names
 from runyard.wire.runnerpool import PoolSpec
@@ -42,20 +47,23 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def ensure(kube: Kube, options: Options, report: Callable[[str], None]) -> None:
-    """Create the pool, or bring it to what this start was given."""
-    wanted = _wanted(options)
-    body = {
-        "metadata": {"name": practice.POOL, "annotations": _annotation(wanted)},
-        "spec": wanted,
-    }
-    try:
-        await kube.create(RUNNER_POOLS, body, namespace=names.RUNNERS_NAMESPACE)
-    except AlreadyExists:
-        pass
-    else:
+    """Create the pool, or bring it to what this start was given; one that a user has deleted stays deleted."""
+    space = await kube.get(NAMESPACES, names.RUNNERS_NAMESPACE)
+    pools = (await kube.list(RUNNER_POOLS, namespace=names.RUNNERS_NAMESPACE)).items
+    pool = next((each for each in pools if each["metadata"]["name"] == practice.POOL), None)
+    made = names.FIRST_POOL_MADE in space["metadata"].get("annotations", {})
+    if pool is None and made:
+        if not pools or options.image:
+            report(_deleted(options))
         return
-    pool = await kube.get(RUNNER_POOLS, practice.POOL, namespace=names.RUNNERS_NAMESPACE)
-    decided = plan(pool, options)
+    if pool is None:
+        await _create(kube, options)
+    if not made:
+        mark = {"metadata": {"annotations": {names.FIRST_POOL_MADE: "true"}}}
+        await kube.patch(NAMESPACES, names.RUNNERS_NAMESPACE, mark)
+    if pool is None:
+        return
+    decided = plan(pool, options, joined=bool(await accounts.joined(kube)))
     if decided.patch is not None:
         meta = pool["metadata"]
         try:
@@ -74,11 +82,22 @@ async def ensure(kube: Kube, options: Options, report: Callable[[str], None]) ->
         report(line)
 
 
-def plan(pool: dict[str, Any], options: Options) -> Plan:
-    """What this start changes in an existing pool, and what it reports about it."""
+async def _create(kube: Kube, options: Options) -> None:
+    wanted = _wanted(options)
+    body = {
+        "metadata": {"name": practice.POOL, "annotations": _annotation(wanted)},
+        "spec": wanted,
+    }
+    with contextlib.suppress(AlreadyExists):
+        await kube.create(RUNNER_POOLS, body, namespace=names.RUNNERS_NAMESPACE)
+
+
+def plan(pool: dict[str, Any], options: Options, *, joined: bool = False) -> Plan:
+    """What this start changes in an existing pool, and what it reports about it; `joined`: other machines have."""
     spec, wanted = pool["spec"], _wanted(options)
     sent = _sent(pool)
-    replicas = _replicas(spec, wanted, options)
+    # The slots of other machines count too, and they may be away while this one starts.
+    replicas = () if joined else _replicas(spec, wanted, options)
     ours, theirs = _runtime(wanted), _runtime(spec)
     if ours != theirs:
         if not _same(spec, sent):
@@ -182,7 +201,20 @@ def _replicas(spec: Spec, wanted: Spec, options: Options) -> tuple[str, ...]:
     return (line,)
 
 
-def _command(options: Options, **fields: str) -> str:
+def _deleted(options: Options) -> str:
+    wanted = _wanted(options)
+    command = _command(
+        options,
+        replace=False,
+        image=wanted["image"],
+        replicas=str(wanted["replicas"]),
+        labels=",".join(wanted["runnerLabels"]),
+        **{"dispatch-label": wanted["dispatchLabel"]},
+    )
+    return f"the pool {practice.POOL} was deleted, and stays so. Make it again with {command}"
+
+
+def _command(options: Options, *, replace: bool = True, **fields: str) -> str:
     given = " ".join(f"--{name} {shlex.quote(value)}" for name, value in fields.items())
     where = shlex.quote(str(options.data))
-    return f"runyard pool create {practice.POOL} {given} --replace --data {where}"
+    return f"runyard pool create {practice.POOL} {given}{' --replace' * replace} --data {where}"
