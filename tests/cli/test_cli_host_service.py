@@ -165,6 +165,7 @@ def test_options_reach_the_agent_and_joining_again_replaces_all_of_them(
         *("--tart-binary", "./tools/tart", "--driver", "tart", "--vm-slots", "1"),
         *("--insecure-registry", "10.0.0.5:5000", "--insecure-registry", "10.0.0.6:5000"),
         *("--runner", "runner.tar.gz", "--runner-sha256", digest),
+        *("--runner-directory", "/opt/run ner"),
     )
     assert join(served, *given) == 0
     (argv,) = linux.running
@@ -174,6 +175,7 @@ def test_options_reach_the_agent_and_joining_again_replaces_all_of_them(
     assert parsed["insecure_registry"] == ("10.0.0.5:5000", "10.0.0.6:5000")
     assert parsed["runner_archive"] == f"{linux.home}/runner.tar.gz"
     assert parsed["runner_sha256"] == digest
+    assert parsed["runner_directory"] == "/opt/run ner"
     capsys.readouterr()
     assert join(served, "--driver", "process") == 0
     assert "service replaced" in capsys.readouterr().out

@@ -142,6 +142,27 @@ def test_what_no_vm_can_use_is_refused_before_anything_starts(
     assert sorted(tmp_path.iterdir()) == before
 
 
+def test_an_image_with_its_runner_elsewhere_and_the_seats_of_a_mac_reach_the_hosts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: list[Options] = []
+
+    async def live(options: Options, show: UpOutput, who: GithubIdentity | None) -> int:
+        seen.append(options)
+        return 0
+
+    monkeypatch.setattr(module, "_live", live)
+    tart = ("--driver", "tart", "--tart-binary", str(StandIn(tmp_path).program))
+    for given, slots, folder in (
+        ((), 2, ""),
+        (("--vm-slots", "1", "--runner-directory", "/opt/run ner"), 1, "/opt/run ner"),
+    ):
+        assert run("--data", str(tmp_path / "d"), *tart, *given) == 0
+        options = seen.pop()
+        assert (options.pods, options.vm_slots, options.runner_directory) == (slots, slots, folder)
+    assert run("--vm-slots", "0") == run("--vm-slots", "65") == 2
+
+
 KINDS: dict[str, tuple[list[str], RealGitHub]] = {
     "an App": (
         ["--github-app-id", "7", "--github-key-file", "app.pem"],

@@ -300,7 +300,7 @@ def test_a_file_that_no_guest_can_unpack_is_refused_on_the_host(
 def test_a_plain_tar_and_a_gzip_under_any_name_are_archives(tmp_path: Path) -> None:
     for name, data in (("runner.tar", tar_of({"run.sh": ""})), ("runner", DATA), ("r.tgz", DATA)):
         (tmp_path / name).write_bytes(data)
-        Archive(source=str(tmp_path / name)).check()
+        check_file(Archive(source=str(tmp_path / name)))
 
 
 def test_a_download_that_is_no_archive_is_not_kept(tmp_path: Path) -> None:

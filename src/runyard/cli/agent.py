@@ -14,6 +14,7 @@ from runyard.cli.clusterflags import KUBECONFIG, probes_options
 from runyard.cli.options import (
     INSECURE_REGISTRY,
     LOGGING,
+    VM_SLOTS,
     Option,
     Program,
     label_value,
@@ -104,13 +105,7 @@ HOST: tuple[Option, ...] = (
         show_default=True,
         help="Path of tart, or its name on PATH.",
     ),
-    click.option(
-        "--vm-slots",
-        type=click.IntRange(1, 64),
-        default=2,
-        show_default=True,
-        help="VMs of tart that may run at once, those of other tools included; macOS allows two.",
-    ),
+    VM_SLOTS,
     INSECURE_REGISTRY,
     click.option(
         "--data",

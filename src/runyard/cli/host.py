@@ -13,7 +13,7 @@ from typing import Any, Literal
 import click
 
 from runyard.cli.options import DATA, INSECURE_REGISTRY, Option, Program, with_options
-from runyard.cli.pollerflags import RUNNER_SHA256, ArchiveSource
+from runyard.cli.pollerflags import RUNNER_DIRECTORY, RUNNER_SHA256, ArchiveSource
 
 _WIDTH = {"max_content_width": 110}
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
@@ -138,7 +138,7 @@ def token(
     help="The actions runner. For processes: the directory of an unpacked one (with run.sh), needed if the main machine"
     " uses the real GitHub. For VMs: its archive (.tar.gz), for images that have no runner.",
 )
-@with_options((RUNNER_SHA256,))
+@with_options((RUNNER_SHA256, RUNNER_DIRECTORY))
 @click.option(
     "--tart-binary",
     envvar="RUNYARD_TART",
@@ -169,6 +169,7 @@ def join(
     labels: str,
     runner: str,
     runner_sha256: str,
+    runner_directory: str,
     tart_binary: str,
     vm_slots: int | None,
     insecure_registry: tuple[str, ...],
@@ -199,6 +200,7 @@ def join(
             labels=labels,
             runner=runner,
             runner_sha256=runner_sha256,
+            runner_directory=runner_directory,
             tart=tart_binary,
             slots=vm_slots,
             insecure=insecure_registry,

@@ -56,6 +56,7 @@ class JoinFlags(msgspec.Struct, frozen=True, kw_only=True):
     labels: str = ""
     runner: str = ""  # a directory, an archive or a URL
     runner_sha256: str = ""
+    runner_directory: str = ""  # in the VMs
     tart: str = "tart"
     slots: int | None = None
     insecure: tuple[str, ...] = ()
@@ -119,6 +120,8 @@ def _settings(flags: JoinFlags, driver: str) -> Iterator[str]:
         yield f"--runner-archive={flags.runner}"
     if flags.runner_sha256:
         yield f"--runner-sha256={flags.runner_sha256}"
+    if flags.runner_directory:
+        yield f"--runner-directory={flags.runner_directory}"
 
 
 class _Output:

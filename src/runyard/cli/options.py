@@ -92,6 +92,15 @@ INSECURE_REGISTRY: Option = click.option(
 )
 
 
+VM_SLOTS: Option = click.option(
+    "--vm-slots",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    help="VMs of tart that may run at once, those of other tools included; macOS allows two.",
+)
+
+
 def label_value(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
     """Callback of an option whose text becomes the value of a Kubernetes label."""
     if text is not None and not _LABEL_VALUE.fullmatch(text):

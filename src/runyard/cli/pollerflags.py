@@ -33,17 +33,18 @@ RUNNER_SHA256: Option = click.option(
     metavar="HEX",
     help="SHA-256 of the archive: needed for a URL, checked for a path if it is given.",
 )
+RUNNER_DIRECTORY: Option = click.option(
+    "--runner-directory",
+    default="",
+    help="Directory of the Actions runner in the VMs.  [default: ~/actions-runner, ~/runner, /opt/actions-runner]",
+)
 POLLING: tuple[Option, ...] = (
     click.option(
         "--server-ca-file",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="Certificates (PEM) by which this host checks the server when it polls.  [default: the system's]",
     ),
-    click.option(
-        "--runner-directory",
-        default="",
-        help="Directory of the Actions runner in the VMs.  [default: ~/actions-runner, ~/runner, /opt/actions-runner]",
-    ),
+    RUNNER_DIRECTORY,
     click.option(
         "--runner-archive",
         type=ArchiveSource(),

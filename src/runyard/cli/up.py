@@ -14,13 +14,14 @@ import click
 from runyard.cli.githubflags import INTAKE, OPTIONS, RUNNER_GROUP, GithubFlags, github_flags
 from runyard.cli.options import (
     INSECURE_REGISTRY,
+    VM_SLOTS,
     Program,
     is_set,
     is_typed,
     listen_option,
     with_options,
 )
-from runyard.cli.pollerflags import RUNNER_SHA256, ArchiveSource
+from runyard.cli.pollerflags import RUNNER_DIRECTORY, RUNNER_SHA256, ArchiveSource
 from runyard.cli.servicelog import keep_short, service_log
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ NOT_OF_THE_SERVICE = _OF_ACTIONS | {"service", "demo"}  # or added by itself
     help="The actions runner. For processes: the directory of an unpacked one (with run.sh), needed with --github."
     " For VMs: its archive (.tar.gz), for images that have no runner; a URL is downloaded once, and kept.",
 )
-@with_options((RUNNER_SHA256,))
+@with_options((RUNNER_SHA256, RUNNER_DIRECTORY))
 @click.option(
     "--driver",
     envvar="RUNYARD_DRIVER",
@@ -88,7 +89,7 @@ NOT_OF_THE_SERVICE = _OF_ACTIONS | {"service", "demo"}  # or added by itself
     show_default=True,
     help="Path of tart, or its name on PATH.",
 )
-@INSECURE_REGISTRY
+@with_options((VM_SLOTS, INSECURE_REGISTRY))
 @click.option(
     "--plain",
     is_flag=True,
@@ -127,9 +128,11 @@ def up(
     as_json: bool,
     runner: str,
     runner_sha256: str,
+    runner_directory: str,
     driver: Literal["auto", "tart", "process"],
     image: str,
     tart_binary: str,
+    vm_slots: int,
     insecure_registry: tuple[str, ...],
     github: bool,
     github_intake: str,
@@ -172,12 +175,14 @@ def up(
         demo=demo,
         runner=runner,
         runner_sha256=runner_sha256,
+        runner_directory=runner_directory,
         github=github_flags(given) if github else None,
         pull=github_intake == "pull",
         runner_group=runner_group,
         service=service,
         driver=driver,
         tart=tart_binary,
+        vm_slots=vm_slots,
         image=image,
         insecure=insecure_registry,
     )

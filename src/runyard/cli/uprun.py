@@ -27,6 +27,7 @@ from runyard.embedded.up.database import BadDatabase
 from runyard.embedded.up.demo.faults import NotRecovered
 from runyard.embedded.up.demo.run import run_scenario
 from runyard.embedded.up.demo.scenario import DemoFailed
+from runyard.embedded.up.hosts import PODS
 from runyard.embedded.up.layout import FULL, BadDirectory, default_root
 from runyard.embedded.up.lifecycle import running
 from runyard.embedded.up.login import login_url
@@ -73,12 +74,14 @@ class UpFlags(msgspec.Struct, frozen=True, kw_only=True):
     demo: bool
     runner: str  # a directory, an archive or a URL
     runner_sha256: str = ""
+    runner_directory: str = ""  # in VMs
     github: GithubFlags | None
     pull: bool
     runner_group: int
     service: bool = False  # started by a service manager
     driver: Choice = "auto"
     tart: str = "tart"
+    vm_slots: int = PODS
     image: str = ""
     insecure: tuple[str, ...] = ()
 
@@ -100,9 +103,11 @@ def run(flags: UpFlags, *, plain: bool, as_json: bool) -> int:
             github=None if who is None else real_github(who, flags),
             runner=Path(flags.runner) if flags.runner and driver == "process" else None,
             archive=_archive(flags) if driver == "tart" else None,
+            runner_directory=flags.runner_directory,
             keep_vms=flags.service,
             driver=driver,
             tart=flags.tart,
+            vm_slots=flags.vm_slots,
             driver_given=flags.driver != "auto",
             image=flags.image,
             insecure=flags.insecure,

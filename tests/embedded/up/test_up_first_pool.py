@@ -149,3 +149,21 @@ def test_a_pool_that_a_user_deleted_is_not_made_again_by_the_next_start() -> Non
     assert second == []
     (line,) = third
     assert f"Make it again with runyard pool create practice --image {NEW}" in line
+
+
+def test_a_machine_with_other_vm_slots_has_as_many_runners_of_a_fitting_size() -> None:
+    one = msgspec.structs.replace(TART, vm_slots=1)
+    pool, (first, second, third) = starts(one, one, TART)
+    assert pool["spec"]["replicas"] == 1
+    assert first == second == []
+    (line,) = third
+    share = practice.pool(replicas=2, driver="tart")["spec"]["podMemoryMB"]
+    assert "--replicas 2" in line
+    if (
+        pool["spec"]["podMemoryMB"] != share
+    ):  # a small machine gives the least that macOS needs to each
+        assert f"--memory {share}Mi" in line
+    assert practice.pool(replicas=1, driver="tart", slots=1)["spec"] == {
+        **pool["spec"],
+        "replicas": 1,
+    }

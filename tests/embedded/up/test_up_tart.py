@@ -115,6 +115,29 @@ def test_jobs_run_once_in_vms_of_a_stock_image_although_the_agent_is_killed(
         assert shape(output) == shape(fewer if step is listed else step.output), step.command
 
 
+def test_a_stock_image_with_its_runner_elsewhere_is_used_and_a_mac_may_keep_a_seat(
+    registry: RegistryServer,  # noqa: F811 - the fixture
+    tmp_path: Path,
+) -> None:
+    registry.push(tart_image(disk=archive({})), "mac/stock", "1")
+    tart = StandIn(tmp_path)
+    path = f"{tart.bin}{os.pathsep}{environment()['PATH']}"
+    flags = (
+        *("--insecure-registry", registry.address, "--image", f"{registry.address}/mac/stock:1"),
+        *("--runner-directory", "/Users/ci/a runner", "--vm-slots", "1"),
+    )
+    with directory() as data, Up(data, *flags, PATH=path, TART_HOME=str(tart.home)) as up:
+        up.ready()
+        orders = until(
+            lambda: list(data.glob("hosts/host-1/vm/tart/**/order.json")), within=SOON, what="a VM"
+        )
+        assert json.loads(orders[0].read_text())["polling"]["runner"] == "/Users/ci/a runner"
+        (node,) = up.items("/api/v1/nodes")
+        assert node["status"]["capacity"]["pods"] == "1"
+        assert len(up.items(PODS)) == 1
+        assert up.interrupt() == 0
+
+
 @pytest.mark.long
 def test_a_pool_that_was_made_without_tart_runs_jobs_in_vms_once_tart_is_installed(
     registry: RegistryServer,  # noqa: F811 - the fixture

@@ -103,7 +103,9 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True):
     github: GitHubCredentials | None = None  # a real one, instead of the practice GitHub
     driver: DriverName = "process"
     tart: str = "tart"
+    vm_slots: int = 2  # of tart
     insecure: tuple[str, ...] = ()
+    runner_directory: str = ""  # in VMs
     runner_archive: str = ""  # for VMs whose image has no runner
     disk_mb: int = 0  # that one VM may write; 0: the default
 

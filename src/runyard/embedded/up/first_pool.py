@@ -24,7 +24,6 @@ from typing import Any
 import msgspec
 
 from runyard.embedded.up import practice
-from runyard.embedded.up.hosts import PODS
 from runyard.embedded.up.machine import Options
 from runyard.hosts.joining import accounts
 from runyard.kube.client import Kube
@@ -120,7 +119,12 @@ def plan(pool: dict[str, Any], options: Options, *, joined: bool = False) -> Pla
 
 
 def _wanted(options: Options) -> Spec:
-    body = practice.pool(replicas=options.hosts * PODS, driver=options.driver, image=options.image)
+    body = practice.pool(
+        replicas=options.hosts * options.pods,
+        driver=options.driver,
+        image=options.image,
+        slots=options.pods,
+    )
     spec: Spec = body["spec"]
     return spec
 
@@ -174,8 +178,7 @@ def _by_hand(theirs: str, spec: Spec, wanted: Spec, options: Options) -> str:
         image=wanted["image"],
         os=wanted["os"],
         labels=",".join(wanted["runnerLabels"]),
-        cpu=f"{wanted['podCPUMilli'] / 1000:g}",
-        memory=f"{wanted['podMemoryMB']}Mi",
+        **_size_options(wanted),
     )
     return (
         f"the pool {practice.POOL} was made for {theirs or 'hosts with a kubelet'} and a user has changed it, so it is"
@@ -194,11 +197,25 @@ def _replicas(spec: Spec, wanted: Spec, options: Options) -> tuple[str, ...]:
     has, slots = spec.get("replicas", 0), wanted["replicas"]
     if has == slots:
         return ()
+    command = _command(options, replicas=str(slots), **_other_size(spec, wanted))
     line = (
         f"the pool {practice.POOL} keeps its {has} runners; these hosts have {slots} VM slots."
-        f" Change it with {_command(options, replicas=str(slots))}"
+        f" Change it with {command}"
     )
     return (line,)
+
+
+def _other_size(spec: Spec, wanted: Spec) -> dict[str, str]:
+    """The size of one runner as options, if it is another one: more VMs have a smaller share of the machine each."""
+    keys = ("podCPUMilli", "podMemoryMB")
+    if _runtime(spec) != _runtime(wanted) or all(spec.get(key) == wanted[key] for key in keys):
+        return {}
+    return _size_options(wanted)
+
+
+def _size_options(wanted: Spec) -> dict[str, str]:
+    cpu, memory = wanted["podCPUMilli"] / 1000, wanted["podMemoryMB"]
+    return {"cpu": f"{cpu:g}", "memory": f"{memory}Mi"}
 
 
 def _deleted(options: Options) -> str:

@@ -14,7 +14,7 @@ from runyard.embedded.up.layout import BadDirectory, Layout
 from runyard.vm.registry import DriverName, Isolation, Wanted
 
 FLEET = "local"
-PODS = 2
+PODS = 2  # VM slots of a host
 SLOT_CPU_MILLI = 500
 SLOT_MEMORY_MB = 512
 DISK_MB = 20_480  # that one VM may write
@@ -64,6 +64,7 @@ def wanted_driver(
     *,
     driver: DriverName = "process",
     tart: str = "tart",
+    slots: int = PODS,
     insecure: tuple[str, ...] = (),
     disk_mb: int = DISK_MB,
     github_url: str = "",
@@ -73,6 +74,7 @@ def wanted_driver(
         home=vm_home(layout, host),
         driver=driver,
         tart=tart,
+        slots=slots,
         insecure=insecure,
         images=layout.images,
         disk_mb=disk_mb or DISK_MB,
@@ -81,10 +83,10 @@ def wanted_driver(
     )
 
 
-def size(disk_mb: int = DISK_MB, *, driver: DriverName = "process") -> Size:
-    """What each host offers: with VMs the whole machine, divided between them."""
+def size(disk_mb: int = DISK_MB, *, driver: DriverName = "process", slots: int = PODS) -> Size:
+    """What each host offers: with VMs the whole machine, divided between so many."""
     if driver == "tart":
-        return machine_size(pods=PODS)
+        return machine_size(pods=slots)
     return Size(
         pods=PODS, cpu_milli=SLOT_CPU_MILLI, memory_mb=SLOT_MEMORY_MB, disk_mb=disk_mb or DISK_MB
     )

@@ -13,7 +13,7 @@ from runyard.clock import Clock
 from runyard.embedded.up import accounts
 from runyard.embedded.up.boot import QUICK, Boot, GitHubCredentials, Pace
 from runyard.embedded.up.database import MachineDatabase
-from runyard.embedded.up.hosts import host_names, isolation_line, vm_home
+from runyard.embedded.up.hosts import PODS, host_names, isolation_line, vm_home
 from runyard.embedded.up.layout import Layout
 from runyard.embedded.up.secrets import Secrets
 from runyard.embedded.up.supervisor import Supervisor
@@ -55,12 +55,19 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     # For a real GitHub: an unpacked actions runner for processes, its archive for VMs whose image has none.
     runner: Path | None = None
     archive: Archive | None = None
+    runner_directory: str = ""  # of the actions runner in VMs; empty: the usual places
     driver: DriverName = "process"
     tart: str = "tart"  # its path
+    vm_slots: int = PODS  # VMs of tart at once; processes have as many as always
     driver_given: bool = False  # it was named, not chosen
     image: str = ""  # of the first pool's VMs, if one was given; processes have images of their own
     insecure: tuple[str, ...] = ()  # `host:port` of image registries without TLS
     keep_vms: bool = False  # at the end, for the next start
+
+    @property
+    def pods(self) -> int:
+        """The VM slots of each host."""
+        return self.vm_slots if self.driver == "tart" else PODS
 
     @property
     def pace(self) -> Pace:
@@ -144,7 +151,9 @@ class Machine:
             github=_credentials(real) if real is not None and role == "server" else None,
             driver=self.options.driver,
             tart=self.options.tart,
+            vm_slots=self.options.vm_slots,
             insecure=self.options.insecure,
+            runner_directory=self.options.runner_directory,
             runner_archive=str(self.runner_archive or "") if role == "agent" else "",
             disk_mb=DEMO_DISK_MB if self.options.demo else 0,
         )

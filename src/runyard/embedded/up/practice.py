@@ -6,7 +6,7 @@ They are for trying things out. With a real GitHub, account and repository are t
 import sys
 from typing import Any
 
-from runyard.embedded.up.hosts import FLEET, size
+from runyard.embedded.up.hosts import FLEET, PODS, size
 from runyard.vm.registry import RUNTIMES, DriverName
 from runyard.wire import names
 
@@ -18,10 +18,12 @@ STOCK_IMAGE = "ghcr.io/cirruslabs/macos-runner:sequoia"  # macOS with the Action
 IMAGES = ("runyard.local/practice-runner:1", "runyard.local/practice-runner:2")
 
 
-def pool(*, replicas: int, driver: DriverName = "process", image: str = "") -> dict[str, Any]:
+def pool(
+    *, replicas: int, driver: DriverName = "process", image: str = "", slots: int = PODS
+) -> dict[str, Any]:
     """The first RunnerPool of a machine; without an image VMs have a stock one, processes the practice fleet's."""
     darwin = driver == "tart" or sys.platform == "darwin"
-    each = size(driver=driver)
+    each = size(driver=driver, slots=slots)
     spec: dict[str, Any] = {
         "image": image or (STOCK_IMAGE if driver == "tart" else IMAGES[0]),
         "fleetSelector": FLEET,

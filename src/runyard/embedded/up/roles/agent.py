@@ -31,6 +31,7 @@ async def run(context: Context) -> None:
         boot.name,
         driver=boot.driver,
         tart=boot.tart,
+        slots=boot.vm_slots,
         insecure=boot.insecure,
         disk_mb=boot.disk_mb,
         github_url=boot.github_url,
@@ -42,9 +43,15 @@ async def run(context: Context) -> None:
         driver = recorded(driver, pull_file(boot.layout, boot.name))
     kube = context.kube()
     settings = msgspec.structs.replace(
-        host_settings(boot.name, opened, size=size(boot.disk_mb, driver=boot.driver), fleet=FLEET),
+        host_settings(
+            boot.name,
+            opened,
+            size=size(boot.disk_mb, driver=boot.driver, slots=boot.vm_slots),
+            fleet=FLEET,
+        ),
         # Stock images have no script of ours, and no route to a server on this machine's loopback.
         poller="host" if boot.driver == "tart" else "guest",
+        runner_directory=boot.runner_directory,
         runner_archive=boot.runner_archive,
         list_every=pace.list_every,
         heartbeat_every=pace.heartbeat_every,
