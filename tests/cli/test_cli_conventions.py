@@ -8,6 +8,7 @@ import pytest
 from runyard.cli.main import cli
 from runyard.cli.serverfiles import address
 from runyard.http.addresses import is_loopback
+from runyard.vm.registry import RUNTIMES
 
 
 def commands(group: click.Command, name: str = "runyard") -> Iterator[tuple[str, click.Command]]:
@@ -53,6 +54,20 @@ def test_no_command_has_an_address_or_a_port_of_its_own_beside_listen() -> None:
     assert not {"--port", "--address", "--host-port"} & {
         opt for name in having("--listen") for each in ALL[name].params for opt in each.opts
     }
+
+
+def test_every_driver_of_the_registry_can_be_named_on_every_command_that_runs_a_host() -> None:
+    found = having("--driver")
+    assert {"runyard up", "runyard agent", "runyard host join"} <= set(found)
+    for name, option in found.items():
+        assert isinstance(option.type, click.Choice), name
+        assert sorted(option.type.choices) == sorted(("auto", *RUNTIMES)), name
+
+
+def test_hosts_of_every_command_find_the_runner_in_a_guest_by_the_same_option() -> None:
+    found = having("--runner-directory")
+    assert {"runyard up", "runyard agent", "runyard host join"} <= set(found)
+    assert len({option.help for option in found.values()}) == 1
 
 
 def test_jobs_arrive_the_same_way_on_every_command_unless_it_is_told_otherwise() -> None:

@@ -12,6 +12,7 @@ import msgspec
 
 from runyard.cli.clusterflags import KUBECONFIG, probes_options
 from runyard.cli.options import (
+    DRIVERS,
     INSECURE_REGISTRY,
     LOGGING,
     VM_SLOTS,
@@ -91,7 +92,7 @@ HOST: tuple[Option, ...] = (
     click.option(
         "--driver",
         envvar="RUNYARD_DRIVER",
-        type=click.Choice(["auto", "tart", "process"]),
+        type=DRIVERS,
         default="auto",
         show_default=True,
         help="How Pods are run. tart: each Pod is a macOS VM. process: each Pod is a group of processes; needs no"

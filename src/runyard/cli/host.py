@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import click
 
-from runyard.cli.options import DATA, INSECURE_REGISTRY, Option, Program, with_options
+from runyard.cli.options import DATA, DRIVERS, INSECURE_REGISTRY, Option, Program, with_options
 from runyard.cli.pollerflags import RUNNER_DIRECTORY, RUNNER_SHA256, ArchiveSource
 
 _WIDTH = {"max_content_width": 110}
@@ -124,7 +124,7 @@ def token(
 @click.option(
     "--driver",
     envvar="RUNYARD_DRIVER",
-    type=click.Choice(["auto", "tart", "process"]),
+    type=DRIVERS,
     default="auto",
     show_default=True,
     help="How Pods are run; auto: the best one that works here.",

@@ -13,6 +13,7 @@ import click
 
 from runyard.cli.githubflags import INTAKE, OPTIONS, RUNNER_GROUP, GithubFlags, github_flags
 from runyard.cli.options import (
+    DRIVERS,
     INSECURE_REGISTRY,
     VM_SLOTS,
     Program,
@@ -68,7 +69,7 @@ NOT_OF_THE_SERVICE = _OF_ACTIONS | {"service", "demo"}  # or added by itself
 @click.option(
     "--driver",
     envvar="RUNYARD_DRIVER",
-    type=click.Choice(["auto", "tart", "process"]),
+    type=DRIVERS,
     default="auto",
     show_default=True,
     help="How jobs run. tart: each in a fresh macOS VM. process: each in a group of processes. auto: tart where it"
