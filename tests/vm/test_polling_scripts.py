@@ -86,10 +86,12 @@ def test_an_archive_that_cannot_be_unpacked_is_no_guest_that_cannot_be_reached(
     tmp_path: Path, name: str
 ) -> None:
     data = random.Random(1).randbytes(1000)
-    code, said = sh(PREPARE, "", name, str(len(data)), home=tmp_path, data=data)
+    code, output = sh(PREPARE, "", name, str(len(data)), home=tmp_path, data=data)
     assert code == BAD_ARCHIVE
     words = f"the archive {name} cannot be unpacked: "
-    assert said.startswith(words) and len(said) > len(words) + 5, "with the words of gzip or tar"
+    assert output.startswith(words) and len(output) > len(words) + 5, (
+        "with the words of gzip or tar"
+    )
     assert list(tmp_path.iterdir()) == []
 
 

@@ -222,7 +222,7 @@ def _deleted(options: Options) -> str:
     wanted = _wanted(options)
     command = _command(
         options,
-        replace=False,
+        change="",  # there is none to change
         image=wanted["image"],
         replicas=str(wanted["replicas"]),
         labels=",".join(wanted["runnerLabels"]),
@@ -231,7 +231,7 @@ def _deleted(options: Options) -> str:
     return f"the pool {practice.POOL} was deleted, and stays so. Make it again with {command}"
 
 
-def _command(options: Options, *, replace: bool = True, **fields: str) -> str:
+def _command(options: Options, *, change: str = " --replace", **fields: str) -> str:
     given = " ".join(f"--{name} {shlex.quote(value)}" for name, value in fields.items())
     where = shlex.quote(str(options.data))
-    return f"runyard pool create {practice.POOL} {given}{' --replace' * replace} --data {where}"
+    return f"runyard pool create {practice.POOL} {given}{change} --data {where}"
