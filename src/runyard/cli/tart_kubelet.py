@@ -19,7 +19,7 @@ import click
 import msgspec
 
 from runyard.cli.main import run
-from runyard.cli.options import INSECURE_REGISTRY, labels_of, with_options
+from runyard.cli.options import DRIVERS, INSECURE_REGISTRY, VM_SLOTS, labels_of, with_options
 from runyard.cli.pollerflags import POLLING
 from runyard.telemetry.log import ZapTime
 
@@ -251,18 +251,12 @@ def _with_refused_flags(command: click.Command) -> click.Command:
 @click.option(
     "--driver",
     envvar="RUNYARD_DRIVER",
-    type=click.Choice(["auto", "tart", "process"]),
+    type=DRIVERS,
     default="tart",
     show_default=True,
     help="How Pods are run. tart: as macOS VMs. process: as groups of processes. auto: tart where it works.",
 )
-@click.option(
-    "--vm-slots",
-    type=click.IntRange(1, 64),
-    default=2,
-    show_default=True,
-    help="VMs of tart that may run at once, those of other tools included; macOS allows two.",
-)
+@VM_SLOTS
 @INSECURE_REGISTRY
 @click.option(
     "--poller",
