@@ -98,7 +98,7 @@ TART: dict[str, tuple[list[str], str]] = {
         ["--tart-binary", "/no/such/tart"],
         "--driver tart: /no/such/tart",
     ),
-    "more hosts than macOS has seats": (
+    "more hosts than macOS has VM slots": (
         ["--hosts", "3"],
         "a second Mac joins with 'runyard host join'",
     ),

@@ -28,6 +28,7 @@ from runyard.telemetry.health import Health
 from runyard.telemetry.log import get_logger
 from runyard.telemetry.meter import Meter
 from runyard.vm.contract import (
+    Busy,
     DriverFailed,
     Fault,
     ImageMissing,
@@ -566,6 +567,26 @@ def test_a_tag_is_pulled_by_the_drivers_own_tools_if_only_they_reach_the_registr
         await harness.clock.sleep(15)
         assert store.facts(TAG).pinned == OLD
         running.cancel()
+
+    run_images(scenario)
+
+
+def test_a_registry_that_asked_to_be_left_alone_is_not_asked_by_the_drivers_own_tools() -> None:
+    class Limited(OnlyItsOwnTools):
+        """Its registry has limited its rate."""
+
+        pulls_tags = True
+
+        async def resolve(self, image: str) -> ResolvedImage:
+            raise Busy("asked to be left alone; retry in 60 s")
+
+    async def scenario(harness: ImagesHarness) -> None:
+        driver = Limited(harness.clock, harness.driver.host)
+        driver.tags[TAG] = OLD
+        harness.deps = msgspec.structs.replace(harness.deps, driver=driver)
+        with pytest.raises(Busy):
+            await harness.reopened().pins.resolve(TAG, held=())
+        assert driver.calls == []
 
     run_images(scenario)
 

@@ -24,7 +24,7 @@ from runyard.web.settings import Settings
 from runyard.wire.paths import DISPATCH
 
 TOKEN = "correct-horse-battery-staple"
-WITHIN = 3.0
+WITHIN = 30.0  # on a busy machine; how fast it is on an idle one is tested on virtual time
 
 
 class Served:

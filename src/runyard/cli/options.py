@@ -19,9 +19,8 @@ _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-DRIVERS = click.Choice(
-    ["auto", "tart", "process"]
-)  # those of `vm/registry.py`, which is slow to import
+# Those of `vm/registry.py`, which is slow to import.
+DRIVERS = click.Choice(["auto", "tart", "process"])
 
 LOGGING: tuple[Option, ...] = (
     click.option("--json", "as_json", is_flag=True, help="Log one JSON object per line."),

@@ -73,7 +73,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     zap_encoder: str
     zap_log_level: str
     zap_stacktrace_level: str
-    zap_time_encoding: Literal["", "epoch", "millis", "nano", "iso8601", "rfc3339", "rfc3339nano"]
+    zap_time_encoding: ZapTime | Literal[""]
 
 
 class GoFlags(click.Command):
@@ -296,13 +296,13 @@ def _with_refused_flags(command: click.Command) -> click.Command:
 )
 @click.option(
     "--zap-stacktrace-level",
-    type=click.Choice(["", "info", "error", "panic"]),
+    type=click.Choice(["", "info", "error", "panic"], case_sensitive=False),
     default="",
     help="Has no effect here; named in a warning.",
 )
 @click.option(
     "--zap-time-encoding",
-    type=click.Choice(["", *get_args(ZapTime)]),
+    type=click.Choice(["", *get_args(ZapTime)], case_sensitive=False),
     default="",
     help="How JSON lines write their time `ts`.  [default: epoch]",
 )

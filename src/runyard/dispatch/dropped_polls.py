@@ -7,8 +7,8 @@ whatever is recorded here is about one poll only, costs polls nothing, and is vi
 Invariants:
 - It only says which runners count as idle. The matcher claims for Pods whose polls are open at its replica, and does
   not read it; deadlines and recovery do not either.
-- A poll that the Pod has made since, at any replica, is never marked: the row's beat is compared with the last one
-  that the dropped poll can have made.
+- A poll that the Pod has made since, at any replica, is not marked: the row's beat is compared with the time of the
+  last one that the dropped poll has made. Guests pause for longer between two polls than that comparison is inexact.
 """
 
 import asyncio
@@ -18,7 +18,9 @@ from runyard.db.contract import Database, Row, Tx
 from runyard.dispatch.store import SQL
 from runyard.dispatch.waiters import Waiters
 
-_MARGIN = 0.5  # seconds between a beat in the database and its answer here, which is what is known of its time
+_MARGIN = (
+    0.2  # seconds by which the database's clock may seem to be behind ours while it works on this
+)
 
 
 class DroppedPolls:
@@ -41,23 +43,23 @@ class DroppedPolls:
 
     async def step(self) -> None:
         """Record what was noted since the last step; if that fails, it is tried again while it matters."""
-        now = self._clock.monotonic()
-        ages = {
-            uid: now - beat
-            for uid, beat in self._beats.items()
-            if now - beat <= self._asking_within and not self._waiters.is_waiting(uid)
-        }
-        self._beats = {uid: self._beats[uid] for uid in ages}
-        if not ages:
+        self._beats = {uid: beat for uid, beat in self._beats.items() if self._matters(uid, beat)}
+        if not self._beats:
             return
-        params = {
-            "pod_uids": list(ages),
-            "ages": [max(0.0, age - _MARGIN) for age in ages.values()],
-        }
 
         async def work(tx: Tx) -> list[list[Row]]:
+            # Here, because the wait for a connection may have been long enough for another poll.
+            now = self._clock.monotonic()
+            beats = {uid: beat for uid, beat in written.items() if self._matters(uid, beat)}
+            ages = [max(0.0, now - beat - _MARGIN) for beat in beats.values()]
+            params = {"pod_uids": list(beats), "ages": ages}
             return await tx.finish((SQL.commit_later, {}), (SQL.polls_dropped, params), alone=True)
 
         written = dict(self._beats)
         await self._database.transact(work, name="polls dropped")
         self._beats = {uid: beat for uid, beat in self._beats.items() if written.get(uid) != beat}
+
+    def _matters(self, uid: str, beat: float) -> bool:
+        """Whether the Pod would still count as idle, and does not poll here again."""
+        young = self._clock.monotonic() - beat <= self._asking_within
+        return young and not self._waiters.is_waiting(uid)

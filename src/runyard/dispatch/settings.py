@@ -61,7 +61,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     poll_wait_default: float = 5.0  # a poller that sends no `Prefer: wait` gives up after 10 s
     poll_wait_max: float = 25.0
     asking_within: float = ASKING_WITHIN  # longer than `poll_wait_max`
-    dropped_every: float = 30.0  # at once if a connection was cut
+    dropped_every: float = (
+        5.0  # at once if a connection was cut; soon again if it could not be recorded
+    )
     poll_parallel: int = 4  # polls that use the database at once; the others wait
     token_cache: float = 60.0
     mint_within: float = 6.0  # mint and stamp together; under the offered deadline

@@ -11,7 +11,7 @@ import msgspec
 
 from runyard.node.deadlines import within
 from runyard.node.deps import Deps
-from runyard.vm.contract import DriverFailed, ResolvedImage, Unreachable, VmError
+from runyard.vm.contract import Busy, DriverFailed, ResolvedImage, Unreachable, VmError
 
 
 class _Pin(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ class Pins:
             pinned = found.reference
         except Unreachable as error:
             pinned = await self._known(image, held)
-            if not pinned and deps.driver.pulls_tags:
+            if not pinned and deps.driver.pulls_tags and not isinstance(error, Busy):
                 deps.log.warning(
                     "the registry does not answer the agent; the driver's own tools are asked for the tag",
                     image=image,

@@ -278,9 +278,8 @@ class PodLoop:
         count_action(deps.meter, action, error_slug(error))
         failures, _ = self._holds.get(target.uid, (0, 0.0))
         if isinstance(error, SlotsFull):
-            if isinstance(
-                action, do.StartVm
-            ):  # the start was refused before anything of the VM ran
+            # The start was refused before anything of the VM ran.
+            if isinstance(action, do.StartVm):
                 await self._effects.save(target.pod, not_started(record))
             # No failure: it waits for another VM's end, and tries again at once after it.
             target.wait = deps.settings.slots_full_every

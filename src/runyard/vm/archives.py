@@ -24,7 +24,7 @@ import ssl
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import urljoin, urlsplit
@@ -219,8 +219,7 @@ def _partial(
     def keep(beginning: bytes) -> Path:
         file.flush()
         os.fsync(file.fileno())
-        suffix = _SUFFIXES[0] if beginning.startswith(_GZIP) else _SUFFIXES[1]
-        path = folder / f"{wanted}{suffix}"
+        path = folder / f"{wanted}{_suffix(beginning)}"
         partial.replace(path)
         sync_directory(folder)
         return path
@@ -232,11 +231,17 @@ def _partial(
         partial.unlink(missing_ok=True)
 
 
+def _suffix(beginning: bytes) -> str:
+    """What a guest knows by how to unpack it."""
+    return _SUFFIXES[0] if beginning.startswith(_GZIP) else _SUFFIXES[1]
+
+
 def _remove_abandoned(folder: Path, now: float) -> None:
     """Remove what was left by downloads and copies that were killed."""
     for each in folder.glob("*.partial"):
-        if now - each.stat().st_mtime > _ABANDONED:
-            each.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):  # another process has finished or removed it
+            if now - each.stat().st_mtime > _ABANDONED:
+                each.unlink()
 
 
 def _check_beginning(what: str, name: str, data: bytes) -> None:
@@ -282,8 +287,7 @@ class _Download:
             async with aclosing(await self._open(tls)) as stream:
                 found, beginning = await self._copy(stream, file.write)
             _check_digest(_shown(self._url), found, self._wanted)
-            suffix = _SUFFIXES[0] if beginning.startswith(_GZIP) else _SUFFIXES[1]
-            _check_beginning(_shown(self._url), suffix, beginning)
+            _check_beginning(_shown(self._url), _suffix(beginning), beginning)
             path = keep(beginning)
         self._report(f"{_shown(self._url)} is downloaded and verified: {path}")
         return path

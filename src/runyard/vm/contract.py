@@ -86,6 +86,10 @@ class Unreachable(VmError):
     fault = Fault.UNREACHABLE
 
 
+class Busy(Unreachable):
+    """The registry has asked to be left alone for a while: nothing else is to ask it meanwhile."""
+
+
 class Stalled(Unreachable):
     """A pull made no progress for so long that it was ended."""
 

@@ -69,7 +69,7 @@ class ProblemCode(Code):
     JOIN_TOO_MANY_FAILURES = "join-too-many-failures", "too many failed attempts from your address"
     JOIN_INTERRUPTED = (
         "join-interrupted",
-        "the {what} stopped responding while this join token was used, so the token may be used up",
+        "the {what} failed while this join token was used, so the token may be used up",
     )
     JOIN_NAME_INVALID = "join-name-invalid", "a host cannot have this name"
     JOIN_NAME_TAKEN = "join-name-taken", "another machine has joined as {name}"

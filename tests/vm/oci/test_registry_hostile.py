@@ -495,6 +495,16 @@ def test_a_registry_on_loopback_without_tls_needs_no_declaration() -> None:
     within(scenario, FakeRegistry("basic"))
 
 
+def test_credentials_of_a_registry_on_loopback_go_to_no_other_host_without_tls() -> None:
+    async def scenario(fake: FakeRegistry) -> None:
+        fake.realm = "http://tokens.invalid/token"
+        with pytest.raises(Unreachable, match="declare it insecure"):
+            await Registry(Chain(Known()), RealClock()).inspect(fake.push(IMAGE))
+        assert [each.authorization for each in fake.seen] == [""]
+
+    within(scenario, FakeRegistry("bearer"))
+
+
 @pytest.mark.parametrize(
     ("host", "expected"),
     [

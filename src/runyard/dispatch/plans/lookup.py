@@ -57,9 +57,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     scope: str = ""
     used: bool = False  # a slot was assigned to this scope
     open: bool = False  # one that is not closed
-    unlisted: bool = (
-        False  # GitHub lists no such installation: whether it exists is to be read first
-    )
+    # GitHub lists no such installation: whether it exists is to be read first.
+    unlisted: bool = False
 
     @property
     def name(self) -> str:
@@ -99,9 +98,8 @@ def begin(
     places = [place for account in accounts for place in _places_of(account)]
     by_id = {account.installation_id: account for account in accounts}
     by_login = {account.login.lower(): account for account in accounts}
-    for place in sorted(
-        known, key=lambda each: not each.open
-    ):  # of two with one key, the first is kept
+    # Of two with one key, the first is kept.
+    for place in sorted(known, key=lambda each: not each.open):
         account = by_id.get(place.installation_id) or by_login.get(place.account.lower())
         if account is None:
             places.append(msgspec.structs.replace(place, unlisted=not place.open))

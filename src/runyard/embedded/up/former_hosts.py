@@ -34,15 +34,16 @@ async def remove(
     found = {each["metadata"]["name"] for each in (await kube.list(NODES)).items}
     joined = await accounts.joined(kube)
     former = [name for name in host_names(_MOST)[hosts:] if name in found and name not in joined]
-    outcomes = await asyncio.gather(*(_remove(kube, layout, name, clock) for name in former))
-    removed = [name for name, why in zip(former, outcomes, strict=True) if not why]
+    async with asyncio.TaskGroup() as group:
+        ends = {name: group.create_task(_remove(kube, layout, name, clock)) for name in former}
+    removed = [name for name, end in ends.items() if not end.result()]
     if removed:
         verb = "is" if len(removed) == 1 else "are"
         report(
             f"{', '.join(removed)} {verb} removed: this start has fewer hosts than an earlier one"
         )
-    for name, why in zip(former, outcomes, strict=True):
-        if why:
+    for name, end in ends.items():
+        if why := end.result():
             report(
                 f"{name} cannot be removed, because its VMs do not end: {why}. The next start tries again"
             )

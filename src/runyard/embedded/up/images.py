@@ -37,11 +37,12 @@ def build_archive(layout: Layout) -> None:
 
 
 def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Owned by no user of this machine, and without Python's caches."""
+    """Without what differs between installations: users, times, rights, and Python's caches."""
     if "__pycache__" in member.name:
         return None
     member.uid = member.gid = 0
     member.uname = member.gname = ""
+    member.mtime, member.mode = 0, 0o755
     return member
 
 

@@ -95,7 +95,7 @@ def _has_no_tables(path: Path) -> bool:
             if _log(path).exists():
                 shutil.copy(_log(path), folder)
             return not _tables(copy.resolve(), "mode=rw")
-    except sqlite3.Error:
+    except (sqlite3.Error, OSError):  # the component that opens it says what is wrong
         return False
 
 

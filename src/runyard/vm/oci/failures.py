@@ -3,7 +3,14 @@
 Invariant: no message contains a password, a token, or text that a registry wrote.
 """
 
-from runyard.vm.contract import DriverFailed, ImageMissing, Unauthorized, Unreachable, VmError
+from runyard.vm.contract import (
+    Busy,
+    DriverFailed,
+    ImageMissing,
+    Unauthorized,
+    Unreachable,
+    VmError,
+)
 from runyard.vm.oci.fetching import Session
 from runyard.vm.oci.reference import Reference
 
@@ -52,9 +59,8 @@ class Explaining:
     def busy(self, status: str, wait: float) -> VmError:
         """The registry cannot answer now."""
         when = f"in {wait:.0f} s" if wait else "later"
-        return Unreachable(
-            f"{self._image}: {self._host} is busy or broken ({status}); retry {when}"
-        )
+        kind = Busy if wait else Unreachable
+        return kind(f"{self._image}: {self._host} is busy or broken ({status}); retry {when}")
 
     def silent(self, cause: str, *, plain: bool = False) -> VmError:
         """There was no answer; `plain`: perhaps because the registry has no TLS."""

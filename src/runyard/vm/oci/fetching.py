@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 import msgspec
 
-from runyard.http.addresses import decode_target
+from runyard.http.addresses import decode_target, is_loopback
 from runyard.http.errors import OutcomeUnknown, TransportError
 from runyard.http.exchange import Fault, NotConnected, Peer, exchange
 from runyard.http.messages import Pairs, Request, Response, Stream
@@ -94,6 +94,7 @@ class Session:
         find: Callable[[str], Awaitable[Found]],
         *,
         insecure: bool,
+        only_loopback: bool = False,
         tls: Callable[[], ssl.SSLContext],
         connect: float,
         answer: float,
@@ -102,6 +103,7 @@ class Session:
         self._find = find
         self._tls = tls
         self.insecure = insecure
+        self._only_loopback = only_loopback  # `insecure` was found out, nobody has declared it
         self._connect = connect
         self._answer = answer
         self._base = f"{'http' if insecure else 'https'}://{reference.host}"
@@ -148,7 +150,7 @@ class Session:
             scheme = host = url = ""
         if not location or not host or scheme not in _PORTS:
             raise Refused("it redirects to no valid address")
-        if scheme == "http" and not self.insecure:
+        if scheme == "http" and not self._may_be_plain(host):
             raise Refused("it redirects to an address without TLS")
         return url
 
@@ -203,6 +205,10 @@ class Session:
             raise Refused("its token server answered something else than a token")
         return token
 
+    def _may_be_plain(self, host: str) -> bool:
+        """Whether this host may be asked without TLS, credentials included."""
+        return self.insecure and (not self._only_loopback or is_loopback(host))
+
     def _token_url(self, challenge: Challenge) -> str:
         realm = challenge.params.get("realm", "")
         try:
@@ -211,7 +217,7 @@ class Session:
             scheme = host = ""
         if scheme not in _PORTS or not _HOST.fullmatch(host):
             raise Refused("it names no valid token server")
-        if scheme == "http" and not self.insecure:
+        if scheme == "http" and not self._may_be_plain(host):
             raise Refused("it names a token server without TLS, which gets no credentials")
         query = [
             ("scope", pull_scope(challenge.params.get("scope", ""), self._reference.namespace))

@@ -17,6 +17,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from runyard.http.addresses import is_loopback
+
 LATEST = "latest"
 
 _LONGEST = 1024
@@ -27,7 +29,6 @@ _HOST = rf"{_WORD}(?:[.-]{_WORD})*"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NAME = re.compile(rf"(?P<host>{_HOST}(?::(?P<port>[0-9]+))?)/(?P<namespace>{_PART}(?:/{_PART})*)")
 _TAG = re.compile(_JOINED)
-_LOOPBACK = re.compile(r"127(?:\.[0-9]{1,3}){3}")
 
 
 class InvalidReference(ValueError):
@@ -50,8 +51,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def on_loopback(self) -> bool:
         """Whether the registry is on this machine, where plain HTTP shows nothing to others."""
-        name = self.host.partition(":")[0]
-        return name == "localhost" or _LOOPBACK.fullmatch(name) is not None
+        return is_loopback(self.host.partition(":")[0])
 
     @property
     def repository(self) -> str:

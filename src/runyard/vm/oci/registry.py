@@ -28,7 +28,14 @@ import msgspec
 from runyard.clock import Clock
 from runyard.http.errors import TransportError
 from runyard.http.messages import Pairs
-from runyard.vm.contract import ImageMissing, ResolvedImage, Unreachable, VmError
+from runyard.vm.contract import (
+    Busy,
+    DriverFailed,
+    ImageMissing,
+    ResolvedImage,
+    Unreachable,
+    VmError,
+)
 from runyard.vm.oci.credentials import Chain, Credentials, Found, Source
 from runyard.vm.oci.failures import Explaining, WithoutTls
 from runyard.vm.oci.fetching import Answer, NoToken, Refused, Session, is_tls, why
@@ -190,7 +197,7 @@ class Registry:
                 raise
             try:
                 return await self._ask_once(reference, insecure=True)
-            except Unreachable:  # it does have TLS, which says what is wrong
+            except (Unreachable, DriverFailed):  # it does have TLS, which says what is wrong
                 raise refused from None
 
     async def _ask_once(self, reference: Reference, *, insecure: bool) -> Image:
@@ -198,6 +205,7 @@ class Registry:
             reference,
             self._credentials.find,
             insecure=insecure,
+            only_loopback=reference.host not in self._settings.insecure,
             tls=self._tls,
             connect=self._settings.connect,
             answer=self._settings.deadline,
@@ -280,7 +288,7 @@ class Registry:
     def _check_rest(self, reference: Reference) -> None:
         left = self._rests.get(reference.host, float("-inf")) - self._clock.monotonic()
         if left > 0:
-            raise Unreachable(
+            raise Busy(
                 f"image {reference}: {reference.host} asked to be left alone; retry in {left:.0f} s"
             )
 

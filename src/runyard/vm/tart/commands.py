@@ -6,7 +6,7 @@ A tart that hangs is ended with all its processes and, if the command is idempot
 Invariants:
 - `TART_NO_AUTO_PRUNE` is set for every command: tart's own pruning deletes images behind the driver's back.
 - No argument is a secret. Credentials for registries are in the environment that the agent got, and reach `pull` and
-  `clone` only. The environment of `run`, which is written to a file, has a few known variables only.
+  `clone` only. All else of it reaches every tart; what is written to the file of an order are a few known variables.
 - Every failure is an error of `vm.contract`.
 """
 
@@ -49,7 +49,7 @@ class Tart:
         return {name: value for name, value in self.environment.items() if name not in _CREDENTIALS}
 
     def public_environment(self) -> dict[str, str]:
-        """The environment of `run`: nothing in it is a secret."""
+        """What the file of an order has of the environment of `run`: nothing in it is a secret."""
         return {
             name: value
             for name, value in self.environment.items()
