@@ -43,11 +43,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     load = os.getloadavg()[0]  # before our own
+    commit = _commit()  # before another one is made meanwhile
     began = time.monotonic()
     with open_environment() as environment:
         todo, outcomes, faults = asyncio.run(_measure(environment, options))
     found = failures(outcomes, faults)
-    text = _text(outcomes, faults, load=load, minutes=(time.monotonic() - began) / 60)
+    text = _text(
+        outcomes, faults, load=load, commit=commit, minutes=(time.monotonic() - began) / 60
+    )
     print(text)
     whole = not options.only and len(outcomes) == len(todo)
     if not options.print and whole and not found:
@@ -133,13 +136,14 @@ def _text(
     faults: list[tuple[Row, list[float]]],
     *,
     load: float,
+    commit: str,
     minutes: float,
 ) -> str:
     reached = [each for each in outcomes if each.seconds is not None]
     names = {(each.case.second, each.case.point.name) for each in outcomes}
     head = (
         f"One run of {minutes:.0f} minutes on {time.strftime('%Y-%m-%d', time.gmtime())}, at commit "
-        f"{_commit()}: {len(names)} effects were found, each with a point before and one after it; "
+        f"{commit}: {len(names)} effects were found, each with a point before and one after it; "
         f"the process was killed {len(reached)} times, on a machine with {os.cpu_count()} processors "
         f"and a load of {load:.1f} before it began."
     )

@@ -64,6 +64,8 @@ RENDERING = {
     },
     "tests/node/test_node_images.py": {
         "test_a_driver_that_never_ends_a_pull_is_given_up": "the text names the deadline and how far it was",
+    },
+    "tests/node/test_node_pins.py": {
         "test_a_registry_that_never_answers_leaves_a_text_in_the_failure": "the text names what took too long",
     },
     "tests/node/test_node_waiting.py": {

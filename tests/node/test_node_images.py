@@ -1,131 +1,31 @@
 """Tests the image store: one pull per image, no removal of images in use, space freed when the disk is full."""
 
 import asyncio
-import random
-import tempfile
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import pytest
+from tests.node.images_harness import (
+    OLD,
+    SETTINGS,
+    TAG,
+    CountingDriver,
+    ImagesHarness,
+    run_images,
+)
 
-from runyard.http.loopback import Loopback
-from runyard.http.messages import Request, Response
-from runyard.kube.client import Kube
-from runyard.node.deps import Deps
-from runyard.node.images import ImageStore
 from runyard.node.plans.images import ImageState
-from runyard.node.records import Records
-from runyard.node.settings import Settings
 from runyard.node.vms import Vms
 from runyard.sim.clock import VirtualClock
-from runyard.sim.driver import Host, SimDriver
-from runyard.sim.loop import run_virtual
-from runyard.telemetry import conditions
-from runyard.telemetry.freshness import Freshness
-from runyard.telemetry.health import Health
-from runyard.telemetry.log import get_logger
-from runyard.telemetry.meter import Meter
+from runyard.sim.driver import Host
 from runyard.vm.contract import (
-    Busy,
     DriverFailed,
     Fault,
-    ImageMissing,
     PullProgress,
-    ResolvedImage,
-    Unreachable,
     VmSpec,
     VmState,
     ignore_progress,
 )
-
-
-class CountingDriver(SimDriver):
-    """Records which pulls and removals were begun."""
-
-    def __init__(self, clock: VirtualClock, host: Host) -> None:
-        super().__init__(clock, host=host)
-        self.calls: list[str] = []
-        self.memory: dict[str, str] = {}  # what tags meant when they were pulled by hand
-        self.made: list[str] = []  # images from which something was made
-        self.collections: list[tuple[frozenset[str], float]] = []
-
-    async def remembered(self, image: str) -> str:
-        return self.memory.get(image, "")
-
-    async def collect(self, *, used: frozenset[str], idle: float) -> tuple[str, ...]:
-        self.collections.append((used, idle))
-        gone = tuple(image for image in self.made if image not in used)
-        self.made = [image for image in self.made if image in used]
-        return gone
-
-    async def pull(
-        self, image: str, *, progress: Callable[[PullProgress], None] = ignore_progress
-    ) -> None:
-        self.calls.append(f"pull {image}")
-        await super().pull(image, progress=progress)
-
-    async def remove_image(self, image: str) -> None:
-        self.calls.append(f"remove {image}")
-        await super().remove_image(image)
-
-
-class ImagesHarness:
-    """An image store with its driver, the images in use and the keys that it woke."""
-
-    def __init__(self, directory: Path, settings: Settings) -> None:
-        self.clock = VirtualClock()
-        host = Host(bandwidth=10.0, image_bytes=100.0, disk=250.0, vm_bytes=0.0)
-        self.driver = CountingDriver(self.clock, host)
-        self.used: list[str] = []
-        self.woken: list[str] = []
-
-        async def unavailable(request: Request) -> Response:
-            return Response(status=500)
-
-        self.deps = Deps(
-            kube=Kube(Loopback(unavailable)),
-            driver=self.driver,
-            records=Records(directory, durable=False),
-            clock=self.clock,
-            rng=random.Random(1),
-            meter=Meter(),
-            log=get_logger("test"),
-            settings=settings,
-            health=Health(self.clock, conditions.ALL),
-            freshness=Freshness(self.clock),
-        )
-        self.deps.records.images.load()
-        self.store = self.reopened()
-
-    def reopened(self) -> ImageStore:
-        """A store as a new agent on this host has it."""
-        return ImageStore(
-            self.deps,
-            in_use=lambda: frozenset(self.used),
-            wake=self.woken.append,
-            owned=self.deps.records.images,
-        )
-
-
-SETTINGS = Settings(node_name="n", images_every=1e9)
-
-
-def run_images(
-    scenario: Callable[[ImagesHarness], Coroutine[Any, Any, None]],
-    directory: Path | None = None,
-    settings: Settings = SETTINGS,
-) -> None:
-    async def main(folder: Path) -> None:
-        harness = ImagesHarness(folder, settings)
-        running = asyncio.get_running_loop().create_task(harness.store.run())
-        await harness.clock.sleep(1)
-        await scenario(harness)
-        running.cancel()
-
-    with tempfile.TemporaryDirectory() as name:
-        run_virtual(main(directory or Path(name)))
 
 
 def test_one_pull_wakes_all_waiting_keys() -> None:
@@ -254,72 +154,6 @@ def test_a_list_that_began_before_a_change_is_not_used_after_it() -> None:
         found = vms.get("vm")
         assert found is not None and found.state is VmState.STOPPED
         assert changes == ["vm"]
-
-    run_images(scenario)
-
-
-TAG, OLD, NEW = "registry/runner:1", "registry/runner@sha256:1", "registry/runner@sha256:2"
-
-
-def test_a_tag_is_resolved_before_it_is_pulled() -> None:
-    async def scenario(harness: ImagesHarness) -> None:
-        harness.driver.tags[TAG] = OLD
-        harness.store.request(TAG, "a")
-        await harness.clock.sleep(11)
-        assert harness.driver.calls == [f"pull {OLD}"]
-        facts = harness.store.facts(TAG)
-        assert (facts.state, facts.pinned) == (ImageState.HELD, OLD)
-
-    run_images(scenario)
-
-
-def test_a_tag_that_moved_is_looked_up_again_and_the_new_image_pulled() -> None:
-    async def scenario(harness: ImagesHarness) -> None:
-        harness.driver.tags[TAG] = OLD
-        harness.store.request(TAG, "a")
-        await harness.clock.sleep(11)
-        harness.driver.tags[TAG] = NEW
-        assert harness.store.facts(TAG).pinned == OLD, "one answer serves a minute"
-        await harness.clock.sleep(61)
-        assert harness.store.facts(TAG).state is ImageState.ABSENT
-        harness.store.request(TAG, "b")
-        await harness.clock.sleep(11)
-        assert harness.store.facts(TAG).pinned == NEW
-        assert harness.driver.calls == [f"pull {OLD}", f"pull {NEW}"]
-
-    run_images(scenario)
-
-
-def test_a_registry_that_is_away_does_not_stop_pods_whose_image_is_here() -> None:
-    async def scenario(harness: ImagesHarness) -> None:
-        harness.driver.tags[TAG] = OLD
-        harness.store.request(TAG, "a")
-        await harness.clock.sleep(72)
-        harness.driver.fail("resolve", Unreachable("connection refused"))
-        harness.store.request(TAG, "b")
-        await harness.clock.sleep(1)
-        assert harness.store.facts(TAG).pinned == OLD
-
-        again = harness.reopened()  # a new agent knows the digest from its records only
-        again.pins.remember(TAG, OLD)
-        await again.refresh()
-        assert again.facts(TAG).state is ImageState.ABSENT
-        harness.driver.fail("resolve", Unreachable("connection refused"))
-        assert await again.pins.resolve(TAG, held=(OLD,)) == OLD
-
-    run_images(scenario)
-
-
-def test_a_tag_that_the_registry_does_not_know_is_not_taken_from_an_earlier_answer() -> None:
-    async def scenario(harness: ImagesHarness) -> None:
-        harness.driver.tags[TAG] = OLD
-        harness.store.request(TAG, "a")
-        await harness.clock.sleep(72)
-        harness.driver.fail("resolve", ImageMissing(TAG))
-        harness.store.request(TAG, "b")
-        await harness.clock.sleep(1)
-        facts = harness.store.facts(TAG)
-        assert (facts.state, facts.fault) == (ImageState.FAILED, Fault.IMAGE_MISSING)
 
     run_images(scenario)
 
@@ -469,124 +303,6 @@ def test_a_pull_slower_than_a_percent_in_a_quarter_of_an_hour_completes() -> Non
         await harness.clock.sleep(30)
         assert store.facts("big").state is ImageState.HELD
         running.cancel()
-
-    run_images(scenario)
-
-
-def test_a_registry_that_never_answers_leaves_a_text_in_the_failure() -> None:
-    async def scenario(harness: ImagesHarness) -> None:
-        harness.driver.hang("resolve")
-        harness.store.request(TAG, "a")
-        await harness.clock.sleep(SETTINGS.deadlines.resolve + 1)
-        facts = harness.store.facts(TAG)
-        assert (facts.state, facts.fault) == (ImageState.FAILED, Fault.UNREACHABLE)
-        assert "did not say within 60 s" in facts.error
-        harness.driver.hang("images")
-        harness.store.request("i", "a")
-        await harness.clock.sleep(SETTINGS.deadlines.list + 1)
-        facts = harness.store.facts("i")
-        assert facts.fault is Fault.DRIVER_HUNG
-        assert "the list of images: the driver did not end it within 60 s" in facts.error
-
-    run_images(scenario)
-
-
-def test_a_tag_that_was_pulled_by_hand_is_used_while_the_registry_does_not_answer() -> None:
-    async def scenario(harness: ImagesHarness) -> None:
-        await harness.driver.pull(OLD)
-        await harness.store.refresh()
-        harness.driver.memory[TAG] = OLD
-        harness.driver.fail("resolve", Unreachable("connection refused"), times=3)
-        harness.store.request(TAG, "a")
-        await harness.clock.sleep(1)
-        assert harness.store.facts(TAG).pinned == OLD
-
-        other = harness.reopened()  # the records of an earlier agent go first
-        other.pins.remember(TAG, NEW)
-        assert await other.pins.resolve(TAG, held=(OLD, NEW)) == NEW
-        gone = harness.reopened()
-        with pytest.raises(Unreachable):
-            await gone.pins.resolve(TAG, held=())
-
-    run_images(scenario)
-
-
-class OnlyItsOwnTools(CountingDriver):
-    """Its registry answers the pull only, which leaves what the tag means."""
-
-    async def resolve(self, image: str) -> ResolvedImage:
-        return ResolvedImage(reference=image, pinned=False)
-
-    async def pull(
-        self, image: str, *, progress: Callable[[PullProgress], None] = ignore_progress
-    ) -> None:
-        self.memory[image] = self.tags[image]
-        await super().pull(self.tags[image], progress=progress)
-
-
-def test_a_tag_whose_registry_answers_only_a_pull_is_pulled_and_then_known() -> None:
-    async def scenario(harness: ImagesHarness) -> None:
-        driver = OnlyItsOwnTools(harness.clock, harness.driver.host)
-        harness.deps = msgspec.structs.replace(harness.deps, driver=driver)
-        store = harness.reopened()
-        running = asyncio.get_running_loop().create_task(store.run())
-        await harness.clock.sleep(1)
-        for meaning in (OLD, NEW):
-            driver.tags[TAG] = meaning
-            store.request(TAG, "a")
-            await harness.clock.sleep(5)
-            pull = store.facts(TAG).pull
-            assert pull is not None and pull.percent > 0
-            await harness.clock.sleep(10)
-            assert store.facts(TAG).pinned == meaning
-            assert meaning in harness.deps.records.images
-            await harness.clock.sleep(61)  # it has to be looked up again
-            assert store.facts(TAG).state is ImageState.ABSENT
-        running.cancel()
-
-    run_images(scenario)
-
-
-def test_a_tag_is_pulled_by_the_drivers_own_tools_if_only_they_reach_the_registry() -> None:
-    class Behind(OnlyItsOwnTools):
-        """The agent does not reach the registry, its own tools do."""
-
-        pulls_tags = True
-
-        async def resolve(self, image: str) -> ResolvedImage:
-            raise Unreachable("no such host")
-
-    async def scenario(harness: ImagesHarness) -> None:
-        driver = Behind(harness.clock, harness.driver.host)
-        driver.tags[TAG] = OLD
-        harness.deps = msgspec.structs.replace(harness.deps, driver=driver)
-        store = harness.reopened()
-        running = asyncio.get_running_loop().create_task(store.run())
-        await harness.clock.sleep(1)
-        store.request(TAG, "a")
-        await harness.clock.sleep(15)
-        assert store.facts(TAG).pinned == OLD
-        running.cancel()
-
-    run_images(scenario)
-
-
-def test_a_registry_that_asked_to_be_left_alone_is_not_asked_by_the_drivers_own_tools() -> None:
-    class Limited(OnlyItsOwnTools):
-        """Its registry has limited its rate."""
-
-        pulls_tags = True
-
-        async def resolve(self, image: str) -> ResolvedImage:
-            raise Busy("asked to be left alone; retry in 60 s")
-
-    async def scenario(harness: ImagesHarness) -> None:
-        driver = Limited(harness.clock, harness.driver.host)
-        driver.tags[TAG] = OLD
-        harness.deps = msgspec.structs.replace(harness.deps, driver=driver)
-        with pytest.raises(Busy):
-            await harness.reopened().pins.resolve(TAG, held=())
-        assert driver.calls == []
 
     run_images(scenario)
 

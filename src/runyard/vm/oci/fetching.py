@@ -103,7 +103,7 @@ class Session:
         self._find = find
         self._tls = tls
         self.insecure = insecure
-        self._only_loopback = only_loopback  # `insecure` was found out, nobody has declared it
+        self._only_loopback = only_loopback  # `insecure` was found out, not declared
         self._connect = connect
         self._answer = answer
         self._base = f"{'http' if insecure else 'https'}://{reference.host}"
