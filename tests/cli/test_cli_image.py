@@ -12,6 +12,7 @@ from tests.transcripts import check, transcripts
 
 from runyard.cli.image import _size
 from runyard.cli.main import cli, run
+from runyard.vm.oci.reference import Reference
 
 IMAGE = tart_image()
 DOCUMENTED = "127.0.0.1:5000"
@@ -67,9 +68,18 @@ def test_json_has_the_pinned_reference_for_scripts(
     }
 
 
-def test_a_registry_without_tls_is_not_asked_without_the_flag(
+def test_a_registry_on_loopback_without_tls_needs_no_flag(
     registry: RegistryServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    registry.push(IMAGE, "acme/macos", "sequoia")
+    assert resolve(f"{registry.address}/acme/macos:sequoia") == 0
+    assert f"sha256:{IMAGE.digest.removeprefix('sha256:')}" in capsys.readouterr().out
+
+
+def test_a_registry_without_tls_is_not_asked_without_the_flag(
+    registry: RegistryServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Reference, "on_loopback", False)  # tests open no other connections
     registry.push(IMAGE, "acme/macos", "sequoia")
     assert resolve(f"{registry.address}/acme/macos:sequoia") == 1
     shown = capsys.readouterr()

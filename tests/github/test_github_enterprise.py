@@ -95,6 +95,7 @@ async def everything(
     assert await call("redeliver", attempt.id)
     assert (await call("app")).id == APP_ID
     assert len(await call("installations")) == 1
+    assert (await call("installation", installation)).id == installation
     assert len(await call("repositories", org)) == 1
     assert len(await call("runner_groups", org)) == 1
     assert (await call("rate_limit", org)).limit

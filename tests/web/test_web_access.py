@@ -8,12 +8,11 @@ import pytest
 
 from runyard.http.addresses import is_loopback
 from runyard.http.messages import Request
+from runyard.http.metrics_access import AccessError, host_of
 from runyard.sim.clock import VirtualClock
 from runyard.sim.loop import run_virtual
 from runyard.web.access import (
     Access,
-    AccessError,
-    host_of,
     same_origin,
     token_of_form,
 )

@@ -21,9 +21,9 @@ from runyard.github import manifest
 from runyard.github.errors import GitHubError
 from runyard.http.addresses import is_loopback
 from runyard.http.messages import Request, Response
+from runyard.http.metrics_access import host_of
 from runyard.http.routes import Route, Routes
 from runyard.http.server import Timeouts, listen
-from runyard.web.access import host_of
 
 BACK = "/created"
 _STYLE = "body{font:16px/1.5 system-ui;max-width:42rem;margin:3rem auto}button{font:inherit}"

@@ -6,7 +6,7 @@ from runyard.cli.options import BadSetting
 from runyard.cli.serverfiles import listening_socket, text_of
 from runyard.clock import Clock
 from runyard.components.probing import ProbeSocket
-from runyard.web.access import AccessError, MetricsAccess, TokenCheck
+from runyard.http.metrics_access import AccessError, MetricsAccess, TokenCheck
 
 
 def probe_socket(listen: str, token_file: Path | None, *, clock: Clock) -> ProbeSocket:

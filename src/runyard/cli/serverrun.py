@@ -28,6 +28,7 @@ from runyard.embedded.up.layout import BadDirectory, Layout
 from runyard.embedded.up.token_files import ensure_token
 from runyard.github.manifest import web_of
 from runyard.http.addresses import is_loopback
+from runyard.http.metrics_access import AccessError
 from runyard.kube.auth import AuthTransport
 from runyard.kube.client import Kube
 from runyard.kube.config import ConfigError
@@ -38,7 +39,7 @@ from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.health import Health
 from runyard.telemetry.log import Logger, configure, get_logger
 from runyard.telemetry.meter import Meter
-from runyard.web.access import Access, AccessError
+from runyard.web.access import Access
 from runyard.web.settings import Settings as DashboardSettings
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")

@@ -6,7 +6,7 @@ the machine. `runyard` reads the token from a private file, which jobs cannot re
 
 Metrics name no tenant. They are open to this machine. On other addresses they need a token of their own, which gives
 access to nothing else; the dashboard's is refused there, so that none that can change something is given to Prometheus.
-Components without a dashboard have this token alone (`MetricsAccess`).
+Components without a dashboard have that token alone (`http.metrics_access`).
 
 Invariants:
 - The cookie is a keyed hash of its own expiry, with a key derived from the token: it does not reveal the token, cannot
@@ -27,70 +27,21 @@ import hmac
 from urllib.parse import parse_qs
 
 from runyard.clock import Clock
-from runyard.http.addresses import is_loopback
 from runyard.http.messages import Request, Response
+from runyard.http.metrics_access import (
+    AccessError,
+    MetricsAccess,
+    TokenCheck,
+    bearer,
+    misdirected,
+    require_length,
+)
 from runyard.http.problems import problem
 from runyard.web.settings import Settings
 from runyard.wire.problem_codes import ProblemCode
 
-MIN_TOKEN_LENGTH = 16
-_DELAY_STEP = 0.25
-_MAX_DELAY = 3.0
 _FORM_LIMIT = 4096
 _READ_METHODS = ("GET", "HEAD")
-
-
-class AccessError(ValueError):
-    """The settings would leave the dashboard unprotected; the message says what to change."""
-
-
-class TokenCheck:
-    """Compares tokens; the delay of wrong ones is shared by all that it compares."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._delayed_until = float("-inf")
-
-    async def equal(self, given: str, wanted: str) -> bool:
-        """Return whether the tokens are equal. A negative result is delayed."""
-        if hmac.compare_digest(_digest(given), _digest(wanted)):
-            return True
-        now = self._clock.monotonic()
-        self._delayed_until = min(max(self._delayed_until, now) + _DELAY_STEP, now + _MAX_DELAY)
-        await self._clock.sleep(self._delayed_until - now)
-        return False
-
-
-class MetricsAccess:
-    """Decides which requests may read the metrics; `token` may be empty, then there is none."""
-
-    def __init__(
-        self, *, listen: str, token: str, check: TokenCheck, names: tuple[str, ...] = ()
-    ) -> None:
-        self._local = is_loopback(listen)
-        self._token = token
-        self._check = check
-        self._names = tuple(name.lower() for name in names)
-        if token:
-            _require_length("metrics", token)
-
-    def accepts_host(self, request: Request) -> bool:
-        """Return whether the Host header is one of this server's names; checked on loopback only."""
-        if not self._local:
-            return True
-        host = host_of(request.header("host"))
-        return is_loopback(host) or host in self._names
-
-    async def refusal(self, request: Request) -> Response | None:
-        """Return the error response for a request that may not read the metrics, or None."""
-        if not self.accepts_host(request):
-            return misdirected()
-        if self._local and is_loopback(host_of(request.header("host"))):
-            return None
-        given = _bearer(request)
-        if not self._token or not given or not await self._check.equal(given, self._token):
-            return _metrics_token_needed()
-        return None
 
 
 class Access:
@@ -102,7 +53,7 @@ class Access:
         self._check = TokenCheck(clock)
         self._key = _key(settings.token)
         self.cookie = f"{'__Host-' if settings.secure else ''}runyard-{self._key.hex()[:8]}"
-        _require_length("dashboard", settings.token)
+        require_length("dashboard", settings.token)
         self._metrics = MetricsAccess(
             listen=settings.listen,
             token=settings.metrics_token,
@@ -130,7 +81,7 @@ class Access:
 
     async def allows(self, request: Request) -> bool:
         """Return whether the request is allowed. The result for a wrong bearer token is delayed."""
-        given = _bearer(request)
+        given = bearer(request)
         if given:
             return await self.check_token(given)
         if request.method not in _READ_METHODS and not same_origin(request):
@@ -167,11 +118,6 @@ class Access:
         )
 
 
-def _require_length(name: str, token: str) -> None:
-    if len(token) < MIN_TOKEN_LENGTH:
-        raise AccessError(f"the token of the {name} is shorter than {MIN_TOKEN_LENGTH} characters")
-
-
 def _token_needed() -> Response:
     return problem(
         401,
@@ -179,25 +125,6 @@ def _token_needed() -> Response:
         fix="send Authorization: Bearer with the dashboard's token; runyard's own commands take --token-file,"
         " and on the machine of 'runyard up' its --data",
         headers=(("www-authenticate", "Bearer"),),
-    )
-
-
-def _metrics_token_needed() -> Response:
-    return problem(
-        401,
-        ProblemCode.METRICS_TOKEN_NEEDED,
-        fix="send Authorization: Bearer with the token of --metrics-token-file, or of metrics.token in the data"
-        " directory of 'runyard up'; the dashboard's token does not read metrics",
-        headers=(("www-authenticate", "Bearer"),),
-    )
-
-
-def misdirected() -> Response:
-    """Return the 421 for a Host header that is not one of this server's names."""
-    return problem(
-        421,
-        ProblemCode.HOST_UNKNOWN,
-        fix="open it as 127.0.0.1 or localhost, or add the name to the dashboard's settings",
     )
 
 
@@ -221,19 +148,6 @@ def same_origin(request: Request) -> bool:
     return not origin or origin.partition("://")[2].lower() == request.header("host").lower()
 
 
-def host_of(header: str) -> str:
-    """Return the name in a Host header, without its port, in lower case."""
-    host = header.strip().lower()
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.rpartition(":")[0] if host.count(":") == 1 else host
-
-
-def _bearer(request: Request) -> str:
-    scheme, _, given = request.header("authorization").partition(" ")
-    return given.strip() if scheme.lower() == "bearer" else ""
-
-
 def _cookie(request: Request, name: str) -> str:
     for header, value in request.headers:
         if header != "cookie":
@@ -247,7 +161,3 @@ def _cookie(request: Request, name: str) -> str:
 
 def _key(token: str) -> bytes:
     return hmac.new(token.encode(), b"runyard dashboard session", hashlib.sha256).digest()
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

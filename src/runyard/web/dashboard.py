@@ -28,6 +28,7 @@ from runyard.db.contract import Database, DatabaseError
 from runyard.http import sse
 from runyard.http.errors import TransportError
 from runyard.http.messages import Pairs, Request, Response, Stream, json_response
+from runyard.http.metrics_access import misdirected
 from runyard.http.problems import Problem, problem
 from runyard.http.routes import Route
 from runyard.kube.client import Kube
@@ -36,7 +37,7 @@ from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.health import Health
 from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
-from runyard.web.access import Access, misdirected, same_origin, token_of_form
+from runyard.web.access import Access, same_origin, token_of_form
 from runyard.web.alarms import Alarms
 from runyard.web.cluster import Cluster, read_cluster
 from runyard.web.explain.explainer import Dispatch, Explainer
