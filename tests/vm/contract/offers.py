@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
@@ -197,13 +198,22 @@ async def cancelled_half_way(driver: VmDriver, image: str, part: Callable[[], bo
 
 
 def family(pid: int) -> list[int]:
-    """A process with all its descendants."""
+    """A process with all its descendants. Each is stopped first, so that none starts another one meanwhile."""
     found = [pid]
     for each in found:
+        stop_and_wait(each)
         with contextlib.suppress(OSError):
             for task in Path(f"/proc/{each}/task").iterdir():
                 found += map(int, (task / "children").read_text().split())
     return found
+
+
+def stop_and_wait(pid: int) -> None:
+    """Stop a process, and return when it has stopped or ended."""
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGSTOP)
+        while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "TtZX":
+            select.select([], [], [], 0.001)
 
 
 def kill_each(*pids: int) -> None:
