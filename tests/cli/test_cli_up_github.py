@@ -2,25 +2,46 @@
 
 import asyncio
 import contextlib
+import random
 import socket
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from email.utils import format_datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.cli.github_harness import APP_ID, play
 from tests.embedded.up.upsupport import HAS_PROC, Up, directory
 
 from runyard.cli.github_auth import GithubIdentity
-from runyard.cli.githubcheck import CLOCK, Line, Verdict
+from runyard.cli.githubcheck import (
+    CLOCK,
+    Facts,
+    Line,
+    Verdict,
+    collected,
+    run_checks,
+    usable,
+)
 from runyard.cli.options import BadSetting
-from runyard.cli.upgithub import report_checks, up_checks
+from runyard.cli.upgithub import CHECK_WITHIN, report_checks, up_checks
 from runyard.clock import RealClock
-from runyard.embedded.github.core import GithubCore
+from runyard.embedded.github.core import GithubCore, PracticeApp
+from runyard.embedded.github.deliveries import Delivery
 from runyard.embedded.github.identity import KeyPair, generate_key_pair
 from runyard.embedded.up.machine import RealGitHub
-from runyard.github.app import TokenAuth
+from runyard.github.app import AppAuth, TokenAuth
+from runyard.http.loopback import Loopback
+from runyard.http.messages import Request, Response
+from runyard.sim.clock import VirtualClock
+from runyard.sim.loop import run_virtual
 
 Argv = tuple[str, ...]
+
+
+async def never_delivered(_: Delivery) -> int:
+    return 502
 
 
 @pytest.fixture
@@ -105,6 +126,73 @@ def test_a_github_that_is_silent_is_not_waited_for() -> None:
     (line,) = asyncio.run(main())
     assert (line.verdict, line.needs_restart) == ("fail", False)
     assert line.fix
+
+
+@pytest.mark.parametrize(
+    ("silent", "accounts", "last"),
+    [
+        ("/app", 1, "fail GitHub"),
+        ("/installation/repositories", 3, "warn GitHub"),
+        ("/app/hook/deliveries", 3, "warn GitHub"),
+        ("", 20, "ok clock"),
+    ],
+)
+def test_what_was_found_of_a_slow_github_is_kept_and_it_counts_as_reached(
+    silent: str, accounts: int, last: str, app_keys: KeyPair
+) -> None:
+    """Twenty accounts at 0.3 s a request take half a minute one after the other; they are checked side by side."""
+
+    async def main() -> tuple[Line, ...]:
+        clock = VirtualClock()
+        core = GithubCore(
+            clock=clock,
+            rng=random.Random(1),
+            app=PracticeApp(app_id=APP_ID, public_key=app_keys.public_pem, webhook_secret="hush"),
+            deliver=never_delivered,
+        )
+        for number in range(accounts):
+            core.install(f"acme{number}")
+            core.add_repo(f"acme{number}/app")
+
+        async def slow(request: Request) -> Response:
+            await clock.sleep(1e6 if request.path == silent else 0.3)
+            answer = await core.handle(request)
+            date = format_datetime(datetime.fromtimestamp(clock.now(), UTC), usegmt=True)
+            return msgspec.structs.replace(answer, headers=(*answer.headers, ("date", date)))
+
+        auth = AppAuth(app_id=APP_ID, private_key=app_keys.private_pem, clock=clock)
+        facts = Facts(intake="pull", runner_group=1, runner_version=None, url="u")
+        checks = run_checks(Loopback(slow), auth=auth, facts=facts, clock=clock)
+        return await collected(checks, "u", clock, within=5.0 if silent else CHECK_WITHIN)
+
+    lines = run_virtual(main())
+    assert f"{lines[-1].verdict} {lines[-1].what}" == last
+    assert usable(lines) == (last != "fail GitHub")
+    if silent != "/app":
+        assert any(line.what == "App" and line.verdict == "ok" for line in lines)
+
+
+def failed(*accounts: str) -> tuple[Line, ...]:
+    return tuple(
+        Line(verdict="fail", what="x", found="x", fix="x", account=each) for each in accounts
+    )
+
+
+ACCOUNTS = tuple(Line(verdict="ok", what="x", found="x", account=each) for each in ("a", "b"))
+USABLE = {
+    "nothing found": ((), True),
+    "one of two accounts": ((*ACCOUNTS, *failed("a")), True),
+    "every account": ((*ACCOUNTS, *failed("a", "b")), False),
+    "the App itself": ((*ACCOUNTS, *failed("")), False),
+    "the only account": (failed("a"), False),
+}
+
+
+@pytest.mark.parametrize(("lines", "expected"), USABLE.values(), ids=USABLE)
+def test_one_bad_account_does_not_make_github_unusable(
+    lines: tuple[Line, ...], expected: bool
+) -> None:
+    assert usable(lines) == expected
 
 
 @pytest.mark.slow

@@ -168,11 +168,7 @@ async def github_of(clock: Clock, *, ask: bool) -> Github | None:
         runner_version=None,
         url=who.url,
     )
-    try:
-        async with clock.timeout(_GITHUB_TIMEOUT):
-            lines = await examined(who, facts, clock)
-    except TimeoutError:
-        return Github(configured=True, hung=_GITHUB_TIMEOUT)
+    lines = await examined(who, facts, clock, within=_GITHUB_TIMEOUT)
     return Github(
         configured=True,
         lines=tuple(

@@ -9,8 +9,9 @@ Invariants:
 """
 
 import asyncio
+import contextlib
 import re
-from collections.abc import Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Iterable
 from typing import Literal
 
 import msgspec
@@ -37,8 +38,10 @@ LOW_FRACTION = 0.2  # fraction of the hour's requests
 OLDEST_SERVER = (3, 10)  # the first Enterprise Server with JIT configurations
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)", re.ASCII)
 _SHOWN = 20
+_AT_ONCE = 5  # accounts that are checked at the same time
+CHECK_WITHIN = 300.0
 CLOCK = "clock"  # the check of this machine's time
-_IDENTITY = ("App", "token")  # the checks that show whether GitHub knows us
+IDENTITY = ("App", "token")  # the checks that show whether GitHub knows us
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +52,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     found: str
     fix: str = ""
     needs_restart: bool = False  # only other options or credentials correct it
+    account: str = ""  # the installation that it concerns; empty: all of them
 
     def sentence(self) -> str:
         """The line for people."""
@@ -66,36 +70,56 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 async def run_checks(
     transport: Transport, *, auth: Auth, facts: Facts, clock: Clock
-) -> tuple[Line, ...]:
-    """Run all checks; returns their lines in the order of importance."""
+) -> AsyncGenerator[Line]:
+    """Run all checks; yields each line once it is known, in the order of importance."""
     skew_transport = SkewTransport(transport, clock=clock)
     api = GitHub(skew_transport, app=auth, clock=clock, budget=Budget(clock))
-    lines = list(await _server(skew_transport, facts))
-    if any(line.verdict == "fail" for line in lines):
-        return tuple(lines)  # not reached, or too old: every other check would say the same
-    if api.only is not None:
-        lines += await _token(api, api.only, clock)
-        lines += await _safely("deliveries", _deliveries(api, facts, clock))
-        lines += await _safely("runner", _runner(api, api.only, facts))
-        return (*lines, *_clock_line(skew_transport.skew))
+    server = await _server(skew_transport, facts)
+    for line in server:
+        yield line
+    if any(line.verdict == "fail" for line in server):
+        return  # not reached, or too old: every other check would say the same
+    async with contextlib.aclosing(
+        _token(api, facts, clock) if api.only else _app(api, facts, clock)
+    ) as rest:
+        async for line in rest:
+            yield line
+    for line in _clock_line(skew_transport.skew):
+        yield line
+
+
+async def _app(api: GitHub, facts: Facts, clock: Clock) -> AsyncGenerator[Line]:
+    """Check an App, and the accounts where it is installed."""
     try:
         app = await api.app()
     except GitHubError as error:
-        return (*lines, _failed("App", error), *_clock_line(skew_transport.skew))
-    lines += _app(app)
+        yield _failed("App", error)
+        return
+    for line in _app_lines(app):
+        yield line
     try:
         installed = await api.installations()
     except GitHubError as error:
-        return (*lines, _failed("installations", error), *_clock_line(skew_transport.skew))
-    lines += _installations(installed)
+        yield _failed("installations", error)
+        return
+    for line in _installations(installed):
+        yield line
+    used = [each for each in installed[:_SHOWN] if each.suspended_at is None]
     where: Scope | None = None
-    for each in installed[:_SHOWN]:
-        if each.suspended_at is None:
-            found, some = await _installation(api, each, facts, clock)
-            lines, where = [*lines, *found], where or some
-    lines += await _safely("deliveries", _deliveries(api, facts, clock))
-    lines += await _safely("runner", _runner(api, where, facts))
-    return (*lines, *_clock_line(skew_transport.skew))
+    for some in range(0, len(used), _AT_ONCE):
+        async with asyncio.TaskGroup() as tasks:
+            checks = [
+                tasks.create_task(_installation(api, each, facts, clock))
+                for each in used[some : some + _AT_ONCE]
+            ]
+        for found, scope in (check.result() for check in checks):
+            where = where or scope
+            for line in found:
+                yield line
+    for line in await _safely("deliveries", _deliveries(api, facts, clock)):
+        yield line
+    for line in await _safely("runner", _runner(api, where, facts)):
+        yield line
 
 
 async def _safely(what: str, check: Awaitable[list[Line]]) -> list[Line]:
@@ -116,7 +140,7 @@ def _failed(what: str, error: GitHubError) -> Line:
     )  # fmt: skip
     fix = next((text for kind, text in fixes if isinstance(error, kind)), "see GitHub's message")
     refused = isinstance(error, errors.Unauthorized)
-    unknown = isinstance(error, errors.NotFound) and what in _IDENTITY
+    unknown = isinstance(error, errors.NotFound) and what in IDENTITY
     return Line(
         verdict="fail", what=what, found=str(error), fix=fix, needs_restart=refused or unknown
     )
@@ -176,7 +200,7 @@ def _clock_line(skew: float | None) -> list[Line]:
 # ── the App ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _app(app: AppView) -> list[Line]:
+def _app_lines(app: AppView) -> list[Line]:
     who = Line(verdict="ok", what="App", found=f"{app.slug or app.name} ({app.id})")
     return [who, events_line("App", app.events, f"{app.html_url}/permissions")]
 
@@ -208,7 +232,10 @@ def _installations(found: tuple[InstallationView, ...]) -> list[Line]:
     for each in found:
         if each.suspended_at is not None:
             fix = "lift the suspension in the account's settings, under GitHub Apps"
-            lines.append(Line(verdict="fail", what=each.account.login, found="suspended", fix=fix))
+            login = each.account.login
+            lines.append(
+                Line(verdict="fail", what=login, found="suspended", fix=fix, account=login)
+            )
     return lines
 
 
@@ -232,7 +259,7 @@ async def _installation(
     if is_org:
         lines += await _safely(f"{login}: runner group", _group(api, scope, facts))
     lines += await _safely(f"{login}: rate", _rate(api, scope, login, clock))
-    return lines, where
+    return [msgspec.structs.replace(line, account=login) for line in lines], where
 
 
 def _repositories(login: str, count: int) -> Line:
@@ -302,13 +329,20 @@ def rate_line(login: str, rate: RateView, *, now: float) -> Line:
 # ── a token, deliveries, runners ────────────────────────────────────────────────────────────────────
 
 
-async def _token(api: GitHub, repo: Scope, clock: Clock) -> list[Line]:
+async def _token(api: GitHub, facts: Facts, clock: Clock) -> AsyncGenerator[Line]:
+    """Check a token for one repository."""
+    repo = api.only
+    assert repo is not None
     name = f"{repo.owner}/{repo.repo}"
-    return [
-        *await _safely("token", _runners(api, repo, name)),
-        *await _safely("jobs", _jobs(api, repo, name)),
-        *await _safely(f"{name}: rate", _rate(api, repo, name, clock)),
-    ]
+    for what, check in (
+        ("token", _runners(api, repo, name)),
+        ("jobs", _jobs(api, repo, name)),
+        (f"{name}: rate", _rate(api, repo, name, clock)),
+        ("deliveries", _deliveries(api, facts, clock)),
+        ("runner", _runner(api, repo, facts)),
+    ):
+        for line in await _safely(what, check):
+            yield line
 
 
 async def _runners(api: GitHub, repo: Scope, name: str) -> list[Line]:
@@ -416,13 +450,50 @@ def run(flags: GithubFlags, options: CheckOptions, *, as_json: bool) -> bool:
     return well
 
 
-async def examined(who: GithubIdentity, facts: Facts, clock: Clock) -> tuple[Line, ...]:
-    """Run the checks with a transport of their own."""
+async def examined(
+    who: GithubIdentity, facts: Facts, clock: Clock, *, within: float = CHECK_WITHIN
+) -> tuple[Line, ...]:
+    """Run the checks with a transport of their own; those that take longer than `within` are named as missing."""
     transport = who.transport()
     try:
-        return await run_checks(transport, auth=who.auth, facts=facts, clock=clock)
+        checks = run_checks(transport, auth=who.auth, facts=facts, clock=clock)
+        return await collected(checks, who.url, clock, within=within)
     finally:
         await transport.close()
+
+
+async def collected(
+    checks: AsyncGenerator[Line], url: str, clock: Clock, *, within: float
+) -> tuple[Line, ...]:
+    """The lines that are known within that time, and a line that names the rest if they are not all."""
+    found: list[Line] = []
+    try:
+        async with contextlib.aclosing(checks), clock.timeout(within):
+            async for line in checks:
+                found.append(line)
+    except TimeoutError:
+        found.append(_unfinished(url, tuple(found), within))
+    return tuple(found)
+
+
+def _unfinished(url: str, found: tuple[Line, ...], within: float) -> Line:
+    """A GitHub that has not even shown whether it knows us counts as one that cannot be reached."""
+    fix = "check the network and --github-url; `runyard github check` shows each step"
+    if not any(line.what in IDENTITY for line in found):
+        text = f"{url}: no answer within {within:g} s"
+        return Line(verdict="fail", what="GitHub", found=text, fix=fix)
+    text = f"{url}: the checks are not complete after {within:g} s"
+    return Line(
+        verdict="warn", what="GitHub", found=text, fix="`runyard github check` runs them all"
+    )
+
+
+def usable(lines: Iterable[Line]) -> bool:
+    """Whether jobs of at least one account can run: a check of only one account says nothing about the others."""
+    found = tuple(lines)
+    failed = {line.account for line in found if line.verdict == "fail"}
+    accounts = {line.account for line in found if line.account}
+    return "" not in failed and not (accounts and accounts <= failed)
 
 
 def _show(lines: tuple[Line, ...]) -> None:

@@ -29,7 +29,6 @@ from runyard.embedded.up.demo.events import DemoListener, Fault, FaultView, JobS
 from runyard.embedded.up.demo.scenario import Outcome
 from runyard.embedded.up.lifecycle import ProgressListener
 from runyard.embedded.up.machine import Machine
-from runyard.embedded.up.practice import LABEL
 from runyard.embedded.up.pulls import Lines, PullView
 from runyard.embedded.up.supervisor import ComponentView
 
@@ -47,7 +46,7 @@ class UpOutput(ProgressListener, DemoListener):
         self._began = 0.0
         self._done: dict[str, str] = {}
         self._last = ""
-        self._github_fails = False
+        self.github_usable = True  # by the checks before the start
         self._due = Lines(console.get_time)
 
     def __enter__(self) -> Self:
@@ -97,13 +96,12 @@ class UpOutput(ProgressListener, DemoListener):
 
     def check(self, line: Line) -> None:
         """Print a check of GitHub that found something."""
-        self._github_fails |= line.verdict == "fail"
         self.report(f"{line.verdict}: {line.sentence()}")
 
     def up(self, machine: Machine, login: str) -> None:
         """Print the URLs when everything runs; `login` opens the dashboard once, and is not for a log."""
         where = f" --data '{machine.layout.root}'"
-        state = "up, but GitHub cannot be used yet" if self._github_fails else "up"
+        state = "up" if self.github_usable else "up, but GitHub cannot be used yet"
         if self._service_log is not None:
             self.report(f"{state}. Link to the dashboard: runyard dashboard{where}")
             return
@@ -143,7 +141,8 @@ class UpOutput(ProgressListener, DemoListener):
                 )
             elif machine.options.github is None:
                 self.report(f"try a job: runyard practice{where} 'echo hello'")
-            self.report(f"in a workflow: runs-on: {LABEL}")
+            for label in machine.labels:
+                self.report(f"in a workflow: runs-on: {label}")
             self.report("Ctrl-C stops it; state is kept for the next start")
 
     def ended(self, seconds: float) -> None:
@@ -343,7 +342,6 @@ class JsonLines(UpOutput):
 
     def check(self, line: Line) -> None:
         """Print a check of GitHub that found something."""
-        self._github_fails |= line.verdict == "fail"
         self._print_event("check", **msgspec.to_builtins(line))
 
     def up(self, machine: Machine, login: str) -> None:
@@ -356,7 +354,8 @@ class JsonLines(UpOutput):
             token_file=str(machine.layout.dashboard_token),
             notice=machine.database.notice,
             isolation=machine.isolation,
-            github_usable=not self._github_fails,
+            github_usable=self.github_usable,
+            runs_on=machine.labels,
         )
 
     def ended(self, seconds: float) -> None:

@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from runyard.cli.github_auth import GithubIdentity, github_identity
+from runyard.cli.githubcheck import usable
 from runyard.cli.githubflags import GithubFlags
 from runyard.cli.options import BadSetting
 from runyard.cli.serverfiles import address
@@ -272,7 +273,9 @@ async def _live(options: Options, show: UpOutput, who: GithubIdentity | None) ->
         if who is not None and options.github is not None:
             show.report(f"checking {who.url}")
             checks = up_checks(who, options.github, clock=clock)
-            report_checks(await unless(shutdown.begun, checks), show.check)
+            lines = await unless(shutdown.begun, checks)
+            show.github_usable = usable(lines)
+            report_checks(lines, show.check)
         async with running(
             options,
             clock=clock,

@@ -24,11 +24,20 @@ TART = msgspec.structs.replace(PROCESS, driver="tart")
 
 
 def starts(*runs: Options | dict[str, Any] | str) -> tuple[dict[str, Any], list[list[str]]]:
-    """The pool, and what each start reported.
+    """The pool, and what each start reported."""
+    pool, reported, _ = labelled(*runs)
+    return pool, reported
+
+
+def labelled(
+    *runs: Options | dict[str, Any] | str,
+) -> tuple[dict[str, Any], list[list[str]], list[tuple[str, ...]]]:
+    """The pool, and what each start reported, and the labels for `runs-on` then.
 
     A dictionary is a change by a user, as a merge patch; a text is a deletion, or the name of a host that joins.
     """
     reported: list[list[str]] = []
+    seen: list[tuple[str, ...]] = []
     found: dict[str, Any] = {}
 
     async def scenario(harness: Harness) -> None:
@@ -43,11 +52,12 @@ def starts(*runs: Options | dict[str, Any] | str) -> tuple[dict[str, Any], list[
             else:
                 reported.append([])
                 await first_pool.ensure(kube, each, reported[-1].append)
+                seen.append(await first_pool.labels(kube))
         with contextlib.suppress(NotFound):
             found.update(await kube.get(RUNNER_POOLS, practice.POOL, namespace=space))
 
     play(scenario)
-    return found, reported
+    return found, reported, seen
 
 
 def with_image(options: Options, image: str) -> Options:
@@ -79,6 +89,11 @@ def test_a_pool_from_before_the_annotation_is_moved_if_it_is_unchanged() -> None
     forget = {"metadata": {"annotations": {names.SENT_BY_UP: None}}}
     pool, _ = starts(PROCESS, forget, with_image(TART, NEW))
     assert has(pool, with_image(TART, NEW))
+
+
+def test_a_workflow_names_the_label_that_the_pool_has_now() -> None:
+    _, _, seen = labelled(TART, {"spec": {"dispatchLabel": "ci"}}, TART, DELETED, TART)
+    assert seen == [(practice.LABEL,), ("ci",), ()]
 
 
 def test_an_image_that_is_given_later_reaches_the_pool() -> None:

@@ -243,7 +243,6 @@ def test_the_state_of_the_fleet_is_misread(
         (None, [(Found.GITHUB_UNASKED, "unknown")]),
         (Github(configured=False), [(Found.GITHUB_ABSENT, "ok")]),
         (Github(configured=True, unusable="no key"), [(Found.GITHUB_UNUSABLE, "problem")]),
-        (Github(configured=True, hung=60.0), [(Found.GITHUB_HUNG, "unknown")]),
         (
             Github(configured=True, lines=LINES),
             [(Found.GITHUB_LINE, "ok"), (Found.GITHUB_LINE, "problem")],

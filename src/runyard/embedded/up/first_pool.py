@@ -81,6 +81,14 @@ async def ensure(kube: Kube, options: Options, report: Callable[[str], None]) ->
         report(line)
 
 
+async def labels(kube: Kube) -> tuple[str, ...]:
+    """What a workflow writes in `runs-on`, for each pool; the first pool comes first."""
+    pools = (await kube.list(RUNNER_POOLS, namespace=names.RUNNERS_NAMESPACE)).items
+    by_name = {each["metadata"]["name"]: str(each["spec"]["dispatchLabel"]) for each in pools}
+    first = {key: by_name[key] for key in (practice.POOL,) if key in by_name}
+    return tuple((first | by_name).values())
+
+
 async def _create(kube: Kube, options: Options) -> None:
     wanted = _wanted(options)
     body = {

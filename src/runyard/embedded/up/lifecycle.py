@@ -258,6 +258,7 @@ async def _start(
         machine.kube, layout, hosts=machine.options.hosts, clock=clock, report=report
     )
     await first_pool.ensure(machine.kube, machine.options, report)
+    machine.labels = await first_pool.labels(machine.kube)
     practising = "the practice GitHub, " if machine.options.github is None else ""
     report(f"starting {practising}the server, the operator and the hosts")
     async with asyncio.TaskGroup() as rest:

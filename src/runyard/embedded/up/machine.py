@@ -115,6 +115,7 @@ class Machine:
         self.database = database
         self.kube = kube
         self.conninfo = ""
+        self.labels: tuple[str, ...] = ()  # of `runs-on`, one for each pool
         self.runner_archive: Path | None = None  # for VMs whose image has no runner
         self._clock = clock
 

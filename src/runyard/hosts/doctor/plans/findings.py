@@ -155,7 +155,6 @@ class Github(msgspec.Struct, frozen=True, kw_only=True):
 
     configured: bool
     unusable: str = ""  # why the configuration cannot be used
-    hung: float = 0.0  # seconds after which it was given up
     lines: tuple[GithubLine, ...] = ()
 
 

@@ -91,9 +91,6 @@ def github(given: Given) -> Findings:
     if asked.unusable:
         fix = command("runyard github check")
         return problem(Found.GITHUB_UNUSABLE.because(why=asked.unusable), fix)
-    if asked.hung:
-        fix = command("runyard github check")
-        return unknown(Found.GITHUB_HUNG.because(seconds=asked.hung), fix)
     return tuple(
         Finding(
             verdict=line.verdict,

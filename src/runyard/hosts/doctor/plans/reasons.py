@@ -329,7 +329,6 @@ class Found(Code):
     GITHUB_UNASKED = "github-unasked", "the packages that speak with GitHub are not installed"
     GITHUB_ABSENT = "github-absent", "no GitHub is configured; the practice GitHub needs none"
     GITHUB_UNUSABLE = "github-unusable", "its configuration cannot be used: {why}"
-    GITHUB_HUNG = "github-hung", "it did not respond within {seconds:g} s"
     GITHUB_LINE = "github-line", "{what}: {found}"
 
 
