@@ -32,12 +32,15 @@ CHECKED = {
 }
 _FENCED = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"^ {4}.*\n(?: {4}.*\n|\n(?= {4}))*", re.MULTILINE)
+# In this order: what may have letters and digits by chance comes before what they may look like, as 818d an age.
 _VOLATILE = (
     (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "UID"),
     (re.compile(r"\b([a-z]+-runner)-[0-9a-f]{8}\b"), r"\1-NAME"),
     (re.compile(r"\b\d{11}\b"), "JOB"),
     (re.compile(r"\bcode=[0-9a-f]{32}\b"), "code=CODE"),
     (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
+    (re.compile(r"\bADDRESS/[0-9a-f]{32}\b"), "ADDRESS/PAGE"),
+    (re.compile(r"\b(runyard-[a-z]+)-[0-9a-f]{4}\b"), r"\1-XXXX"),
     (re.compile(r"^ *\d+\.\d s ", re.MULTILINE), "SECONDS "),
     (re.compile(r"\b(?:\d+[dhms])+\b"), "AGE"),
     (re.compile(r"\bfor (?:under )?(?:\d+ (?:s|min|h) ?)+"), "for AGE"),
@@ -47,8 +50,6 @@ _VOLATILE = (
     (re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$", re.MULTILINE), "TIME"),
     (re.compile(r"\b[\d.]+ of (\d+\.\d [GM]B) \(\d+ %\), .* left$", re.MULTILINE), r"PART of \1"),
     (re.compile(r"\b(has pulled \S+) in .*$", re.MULTILINE), r"\1"),
-    (re.compile(r"\bADDRESS/[0-9a-f]{32}\b"), "ADDRESS/PAGE"),
-    (re.compile(r"\b(runyard-[a-z]+)-[0-9a-f]{4}\b"), r"\1-XXXX"),
     (re.compile(r"[ \t]+"), " "),
     (re.compile(r" $", re.MULTILINE), ""),
     (re.compile(r"-{3,}"), "---"),

@@ -34,6 +34,8 @@ def test_a_transcript_is_found_fenced_and_indented(tmp_path: Path) -> None:
     [
         ("mac-runner-0a1b2c3d  3s", "mac-runner-99999999 1m20s", True),
         ("job 40000000001", "job 40000000017", True),
+        ("runyard-acme-818d", "runyard-acme-20ca", True),
+        (f"127.0.0.1:1/{'8d' * 16}", f"127.0.0.1:22/{'a1' * 16}", True),
         ("   0.1 s  up", "  12.9 s  up", True),
         ("x, for 2 min 14 s", "x, for 3 s", True),
         ("Ready", "NotReady", False),
