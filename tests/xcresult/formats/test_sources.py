@@ -36,7 +36,7 @@ REPOSITORY = Sources(files=FILES)
         (
             Sources(root="/Users/ci/App", files=FILES),
             "/Users/ci/App/made/New.swift",
-            "made/New.swift",
+            None,
         ),
         (Sources(root="/Users/ci/app/"), "/Users/ci/app/x", "x"),
         (Sources(root="/Users/ci/app"), "/Users/ci/application/x", None),
@@ -51,7 +51,19 @@ def test_a_path_of_another_machine_is_not_lost(
     sources: Sources, path: str, expected: str | None
 ) -> None:
     assert sources.mapped(path) == expected
-    assert sources.shown(path) == (expected or path)
+    if not sources.root:
+        assert sources.shown(path) == (expected or path)
+
+
+def test_a_file_of_the_checkout_that_git_does_not_know_is_neither_a_line_nor_a_link() -> None:
+    # Below $GITHUB_WORKSPACE are also a package's sources that the build fetched.
+    made = "/Users/ci/App/.build/checkouts/lib/Sources/lib.swift"
+    sources = Sources(root="/Users/ci/App", files=FILES, url="https://github.com/acme/app/blob/c")
+    assert sources.link(Place(made, 3)) == ""
+    assert sources.shown(made) == ".build/checkouts/lib/Sources/lib.swift"
+    lines = list(github([("x", at(Place(made, 3)))], sources=sources))
+    assert not any("file=" in line for line in lines)
+    assert any(line.startswith("::warning title=runyard::") and made in line for line in lines)
 
 
 @given(st.text(st.sampled_from("a/.b"), max_size=12), st.text(st.sampled_from("a/.b"), max_size=5))

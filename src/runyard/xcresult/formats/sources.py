@@ -7,6 +7,7 @@ Invariant: a mapped path is relative and has no `..`, so a link made of it stays
 """
 
 import posixpath
+from collections.abc import Iterator
 from urllib.parse import quote
 
 import msgspec
@@ -33,18 +34,15 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
         """The path in the repository; None if it is not there."""
         clean = posixpath.normpath(path) if path else ""
         inside = _below(clean, self.root)
-        if inside is not None and (not self.files or inside in self.files):
+        if self.files:
+            return next((end for end in _ends(clean, inside) if end in self.files), None)
+        if inside is not None:
             return inside
-        parts = clean.split("/")[-_DEEP:]
-        ends = ("/".join(parts[start:]) for start in range(len(parts)))
-        found = next((end for end in ends if end in self.files), inside)
-        if found is not None or self.files:
-            return found
         return None if clean.startswith(("/", "..")) or not clean else clean
 
     def shown(self, path: str) -> str:
-        """The path in the repository, or else the path itself."""
-        return self.mapped(path) or path
+        """The path in the repository, or else below `root`, or else the path itself."""
+        return self.mapped(path) or _below(posixpath.normpath(path), self.root) or path
 
     def link(self, place: Place | None) -> str:
         """The URL of the line, as GitHub, GitLab and Gitea have them; empty if there is none."""
@@ -58,6 +56,14 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
 def base_url(url: str) -> str:
     """A URL to append a path to, safe inside a link of Markdown and inside an attribute of HTML."""
     return quote(url.rstrip("/"), safe=_URL, errors="replace")
+
+
+def _ends(path: str, inside: str | None) -> Iterator[str]:
+    """What may be the file: the path below the root, then the longest end first."""
+    if inside is not None:
+        yield inside
+    parts = path.split("/")[-_DEEP:]
+    yield from ("/".join(parts[start:]) for start in range(len(parts)))
 
 
 def _below(path: str, root: str) -> str | None:
