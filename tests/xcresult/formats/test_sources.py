@@ -26,6 +26,16 @@ REPOSITORY = Sources(files=FILES)
         (REPOSITORY, "/Users/ci/MyApp.swift", None),
         (REPOSITORY, "/Users/ci/app.swift", None),
         (REPOSITORY, "Tests/CartTests.swift", "Tests/CartTests.swift"),
+        (
+            Sources(files=frozenset({"Tests/\u00dcnit.swift"})),
+            "/Users/ci/checkout/Tests/U\u0308nit.swift",
+            "Tests/\u00dcnit.swift",
+        ),
+        (
+            Sources(files=frozenset({"Tests/U\u0308nit.swift"})),
+            "/Users/ci/checkout/Tests/U\u0308nit.swift",
+            "Tests/U\u0308nit.swift",
+        ),
         (REPOSITORY, "Tests", None),
         (REPOSITORY, "", None),
         (

@@ -8,6 +8,7 @@ Invariant: a mapped path is relative and has no `..`, so a link made of it stays
 
 import posixpath
 from collections.abc import Iterator
+from unicodedata import normalize
 from urllib.parse import quote
 
 import msgspec
@@ -33,9 +34,12 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     def mapped(self, path: str) -> str | None:
         """The path in the repository; None if it is not there."""
         clean = posixpath.normpath(path) if path else ""
-        inside = _below(clean, self.root)
         if self.files:
-            return next((end for end in _ends(clean, inside) if end in self.files), None)
+            # macOS may write an accent as a character of its own; git writes the letter that has it.
+            spellings = dict.fromkeys((clean, normalize("NFC", clean)))
+            ends = (end for each in spellings for end in _ends(each, _below(each, self.root)))
+            return next((end for end in ends if end in self.files), None)
+        inside = _below(clean, self.root)
         if inside is not None:
             return inside
         return None if clean.startswith(("/", "..")) or not clean else clean
