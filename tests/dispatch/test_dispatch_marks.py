@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from tests.dispatch.dispatchharness import Guest, Harness, Onward, play
 from tests.dispatch.test_dispatch_intake import event, hook, send
+from tests.dispatch.test_dispatch_minting import RACE
 from tests.dispatch.test_dispatch_trust import FORK, OWN, answer_runs, labels_of, run_of
 
 from runyard.dispatch.plans.marks import Mark, labels_for, mark_after
@@ -229,6 +230,26 @@ def test_labels_that_kubernetes_did_not_take_are_written_by_the_next_step(
         assert harness.job(OTHER)["trust"] == Trust.FORK.value, "`runyard explain` shows it already"
         await harness.server.marker.step()
         assert is_marked(harness, guest)
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_race_of_writers_is_not_taken_for_a_pod_that_is_gone(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(harness: Harness) -> None:
+        guest = await trusted(harness)
+        await swapped(harness)
+
+        async def tamper(request: Request, onward: Onward) -> Response | Stream:
+            return RACE if request.method == "PATCH" else await onward()
+
+        harness.kube_wire.tamper = tamper
+        await harness.server.marker.step()
+        harness.kube_wire.tamper = None
+        assert not is_marked(harness, guest)
+        await harness.server.marker.step()
+        assert is_marked(harness, guest), "the job of a fork stays unmarked"
 
     play(scenario, database_url, app_keys)
 

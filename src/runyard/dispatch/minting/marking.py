@@ -19,7 +19,7 @@ from runyard.dispatch.minting.trust import JobTrust, Origin
 from runyard.dispatch.plans.marks import Mark, labels_for, mark_after
 from runyard.dispatch.store import SQL
 from runyard.http.errors import TransportError
-from runyard.kube.errors import Conflict, KubeError, NotFound
+from runyard.kube.errors import KubeError, NotFound
 from runyard.kube.kinds import PODS
 
 _CHANGES = 3  # of a Pod's job while its labels are written
@@ -91,7 +91,7 @@ class Marker:
                 namespace=self._settings.namespace,
                 uid=job["pod_uid"],
             )
-        except (NotFound, Conflict):
+        except NotFound:
             return True  # that Pod is gone
         except (KubeError, TransportError) as error:
             self._log.warning(

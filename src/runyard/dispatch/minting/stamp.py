@@ -53,7 +53,7 @@ class Stamper:
         try:
             async with self._clock.timeout(within):
                 await self._label(slot, {POOL_OWNER: None})
-        except (NotFound, Conflict):
+        except NotFound:
             return True  # that Pod is gone, and its stamp with it
         except (KubeError, TransportError, TimeoutError) as error:
             self._log.warning("stamp not cleared", pod=slot.pod_name, error=str(error))
