@@ -234,6 +234,43 @@ def test_labels_that_kubernetes_did_not_take_are_written_by_the_next_step(
     play(scenario, database_url, app_keys)
 
 
+@pytest.mark.parametrize("events", [("in_progress", "completed"), ("completed",)], ids="-".join)
+def test_a_fork_job_that_ends_before_its_pod_is_marked_is_marked_while_the_pod_ends(
+    database_url: str, app_keys: KeyPair, events: tuple[str, ...]
+) -> None:
+    # At the end of a Pod its host keeps the cache for later jobs of the account, unless the Pod is marked.
+    async def scenario(harness: Harness) -> None:
+        guest = await trusted(harness)
+        for action in events:
+            await swapped(harness, action=action)
+        assert harness.slot(guest)["state"] == "draining"
+        assert harness.server.shared.swapped.is_set(), "the loop is woken at once"
+        await harness.server.marker.step()
+        assert is_marked(harness, guest)
+        assert harness.job(OTHER)["trust"] == Trust.FORK.value
+        calls = len(harness.kube_wire.requests)
+        await harness.server.marker.step()
+        assert len(harness.kube_wire.requests) == calls, "it is written once"
+
+    play(scenario, database_url, app_keys)
+
+
+def test_the_labels_of_a_pod_that_is_gone_are_not_written_for_ever(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(harness: Harness) -> None:
+        guest = await trusted(harness)
+        for action in ("in_progress", "completed"):
+            await swapped(harness, action=action)
+        await harness.delete_pod(guest)
+        await harness.server.marker.step()
+        calls = len(harness.kube_wire.requests)
+        await harness.server.marker.step()
+        assert len(harness.kube_wire.requests) == calls
+
+    play(scenario, database_url, app_keys)
+
+
 def test_a_race_of_writers_is_not_taken_for_a_pod_that_is_gone(
     database_url: str, app_keys: KeyPair
 ) -> None:

@@ -210,9 +210,9 @@ def _job_transitions(
 
 
 def _is_swapped(view: View, job: Job) -> bool:
-    """Whether the job runs on a slot that was not meant for it."""
+    """Whether the job runs, or ran, on a slot that was not meant for it."""
     return (
-        job.state is JobState.RUNNING
+        job.state in (JobState.RUNNING, JobState.DONE)
         and view.slot is not None
         and job.job_id not in (view.slot.intended_job, view.slot.executing_job)
     )

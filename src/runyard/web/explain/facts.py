@@ -28,7 +28,7 @@ def label_facts(slot: SlotFacts | None, job_id: int) -> tuple[Reason, ...]:
 
 
 def _job(slot: Slot) -> int | None:
-    """The job that a runner runs, or waits for."""
-    if slot.state not in (SlotState.ARMED, SlotState.EXECUTING):
+    """The job that a runner runs, waits for, or ran while its Pod ends."""
+    if slot.state not in (SlotState.ARMED, SlotState.EXECUTING, SlotState.DRAINING):
         return None
     return slot.executing_job or slot.intended_job
