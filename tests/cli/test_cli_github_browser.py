@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import html
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import msgspec
 import pytest
@@ -63,8 +65,28 @@ def by_a_login_elsewhere(url: str) -> Answer:
     return answer
 
 
+def after_a_question(_: str) -> Answer:
+    """Like GitHub: a page of its own asks first, and its form creates the App."""
+
+    def answer(request: Request) -> Response | None:
+        asked = request.method != "POST" or not request.path.endswith("/settings/apps/new")
+        if asked or request.param("sure"):
+            return None
+        manifest = html.escape(dict(parse_qsl(request.body.decode()))["manifest"], quote=True)
+        action = f"{request.path}?state={request.param('state')}&amp;sure=1"
+        page = (
+            f'<!doctype html><link rel="icon" href="data:,"><form method="post" action="{action}">'
+            f'<input type="hidden" name="manifest" value="{manifest}"><button>Create</button></form>'
+        )
+        headers = (("content-type", "text/html; charset=utf-8"),)
+        return Response(status=200, headers=headers, body=page.encode())
+
+    return answer
+
+
 WAYS = {
     "straight back": (straight_back, ""),
+    "after a question of GitHub": (after_a_question, ""),
     "by a login on another host": (by_a_login_elsewhere, ""),
     "a GitHub below a path": (straight_back, f"{WEB_PATH}/api/v3"),
 }
@@ -81,7 +103,6 @@ def test_the_button_works_in_a_browser_that_applies_the_pages_policy_to_redirect
             front(core, way(url)) as github,
             browser(chromium) as found,
         ):
-            core.install("acme")
             directory, lines = tmp_path / "github", Lines()
             where = ("--github-url", github + path, "--github-dir", str(directory))
             argv = ("--org", "acme", "--wait", "20", *where)
@@ -91,7 +112,14 @@ def test_the_button_works_in_a_browser_that_applies_the_pages_policy_to_redirect
             page.on("console", lambda told: complaints.append(told.text))
             await page.goto(str((await lines.next())["url"]))
             await page.get_by_role("button", name="Continue to GitHub").click()
+            if way is after_a_question:
+                await page.get_by_role("button", name="Create").click()
             await expect(page.get_by_role("heading", name="The App is created")).to_be_visible()
+            assert (await lines.next())["event"] == "made"
+            asked = await lines.next()
+            link = page.get_by_role("link", name="/installations/new")
+            await expect(link).to_have_attribute("href", str(asked["url"]))
+            core.install("acme")  # as who follows the link does
             assert await running == 0
             assert (directory / "app.json").exists()
             assert complaints == []
