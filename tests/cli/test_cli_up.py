@@ -397,6 +397,21 @@ def test_the_address_the_faults_and_what_is_left_over_stay_on_the_screen() -> No
     assert any("✗" in line for line in last)
 
 
+def test_a_fact_is_not_cut_at_the_edge_of_a_narrow_screen() -> None:
+    file = io.StringIO()
+    picture = LiveOutput(Console(file=file, width=24, height=30, force_terminal=True))
+    with picture:
+        picture.up(MACHINE, "http://127.0.0.1:1/login?code=0123456789abcdef")
+        picture.left_over(LeftOver(kinds={"pods": (), "vms": ("vm-1",)}))
+        picture._live.refresh()  # as its thread does, several times a second
+        picture.report("a line")
+        drawn = file.getvalue()  # below a line, and before the next frame
+    frame = drawn.rsplit("a line", 1)[1]
+    shown = "".join(told(frame)).replace(" ", "")
+    assert "login?code=0123456789abcdef" in shown
+    assert "vms1(vm-1)" in shown
+
+
 def test_a_pipe_is_told_every_fact_that_stays_on_a_screen() -> None:
     shown, file = output()
     play_demo(shown)

@@ -245,11 +245,11 @@ class LiveOutput(UpOutput):
 
     def _facts(self) -> list[Text]:
         """What must not scroll away, in the words of the lines above."""
-        found = [Text(self._dashboard, style="bold")] if self._dashboard else []
+        found = [_fact(self._dashboard, "bold")] if self._dashboard else []
         for view in self._faults.values():
-            found.append(Text(view.line(), style="yellow" if view.seconds is None else "green"))
+            found.append(_fact(view.line(), "yellow" if view.seconds is None else "green"))
         if self._left is not None:
-            found.append(Text(self._left.line(), style="red" if self._left.count else "green"))
+            found.append(_fact(self._left.line(), "red" if self._left.count else "green"))
         return found
 
     def _table(self) -> Table:
@@ -264,7 +264,7 @@ class LiveOutput(UpOutput):
         return table
 
     def _row(self) -> Text:
-        row = Text("jobs ")
+        row = _fact("jobs ", "")
         for state in self._states:
             if state.state == "completed":
                 mark, style = _MARKS.get(state.conclusion, ("?", "yellow"))
@@ -311,6 +311,11 @@ class TerminalOutput(UpOutput):
         """Print that everything has stopped; a pull that was interrupted goes on at the next start."""
         self.pulls(())
         super().ended(seconds)
+
+
+def _fact(text: str, style: str) -> Text:
+    """A fact in several lines where the screen is narrow, also in a frame that is drawn with a line that is not."""
+    return Text(text, style=style, no_wrap=False, overflow="fold")
 
 
 def pull_bars(views: tuple[PullView, ...]) -> Table:
