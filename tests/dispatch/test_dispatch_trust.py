@@ -20,6 +20,8 @@ from runyard.wire.reasons_dispatch import Trust
 
 OWN = {"id": 1, "full_name": "acme/app"}
 FORK = {"id": 2, "full_name": "mallory/app"}
+OWN_PULL = {"head": {"repo": OWN}, "author_association": "MEMBER"}
+FORK_PULL = {"head": {"repo": FORK}, "author_association": "MEMBER"}
 
 
 @pytest.mark.parametrize(
@@ -41,6 +43,9 @@ FORK = {"id": 2, "full_name": "mallory/app"}
         (RunFacts(event="push", head_repository="acme/app", association="member"), Trust.OUTSIDE_ACTOR),
         (RunFacts(event="pull_request", head_repository="acme/app", association="MEMBER"), Trust.SAME_REPOSITORY),
         (RunFacts(event="pull_request", head_repository="acme/app", actor="dependabot[bot]"), Trust.OUTSIDE_ACTOR),
+        (RunFacts(event="push", head_repository="acme/app", pull_repository="mallory/app"), Trust.FORK),
+        (RunFacts(event="pull_request", head_repository="mallory/app", pull_repository="acme/app"), Trust.FORK),
+        (RunFacts(event="pull_request", pull_repository="acme/app"), Trust.SAME_REPOSITORY),
         (RunFacts(event="push"), Trust.UNKNOWN),
         (RunFacts(head_repository="acme/app"), Trust.UNKNOWN),
         (RunFacts(), Trust.UNKNOWN),
@@ -207,6 +212,10 @@ def test_a_run_that_could_not_be_read_is_read_again_for_the_next_runner(
         ({"pull_request": {"head": {"repo": OWN}, "author_association": "NONE"}}, Trust.OUTSIDE_ACTOR),
         ({"workflow_run": {"event": "pull_request_target", "head_repository": OWN}}, Trust.PULL_REQUEST_TARGET),
         ({"workflow_run": {"event": "push", "head_repository": OWN}}, Trust.SAME_REPOSITORY),
+        ({"workflow_run": {"event": "pull_request", "head_repository": FORK}, "pull_request": OWN_PULL}, Trust.FORK),
+        ({"workflow_run": {"event": "pull_request", "head_repository": OWN}, "pull_request": FORK_PULL}, Trust.FORK),
+        ({"pull_request": OWN_PULL}, Trust.SAME_REPOSITORY),
+        ({"workflow_run": {"event": 5}, "pull_request": OWN_PULL}, None),
         ({"workflow_run": "not a run", "pull_request": [1]}, None),
         ({}, None),
     ],

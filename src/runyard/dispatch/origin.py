@@ -1,7 +1,7 @@
 """Reads from GitHub's objects where the code of a job is from; `plans.trust` decides what that means."""
 
 from runyard.dispatch.plans.trust import RunFacts
-from runyard.github.views import PullRequestView, RunView
+from runyard.github.views import PullRequestView, RepositoryView, RunView
 
 
 def read_facts(run: RunView | None, pull: PullRequestView | None = None) -> RunFacts:
@@ -9,13 +9,15 @@ def read_facts(run: RunView | None, pull: PullRequestView | None = None) -> RunF
 
     A pull request without a run is taken for the event `pull_request`: GitHub has none that is trusted more.
     """
-    head = None if pull is None else pull.head.repo
-    if run is not None and run.head_repository is not None and head is None:
-        head = run.head_repository
     event = "" if pull is None else "pull_request"
     return RunFacts(
         event=run.event if run is not None else event,
-        head_repository="" if head is None else head.full_name,
+        head_repository=_name(None if run is None else run.head_repository),
+        pull_repository=_name(None if pull is None else pull.head.repo),
         association="" if pull is None else pull.author_association,
         actor="" if run is None or run.actor is None else run.actor.login,
     )
+
+
+def _name(found: RepositoryView | None) -> str:
+    return "" if found is None else found.full_name

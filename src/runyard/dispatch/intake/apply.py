@@ -272,8 +272,11 @@ def _info(event: JobEvent) -> JobInfo:
 def _trust(event: JobEvent) -> str:
     """Whether the job's code is trusted, if the event says where it is from; empty if it does not.
 
-    Only a job's first event is used: a later one of the same job has nothing to add.
+    A run that cannot be read may be of an event that is not trusted, whatever its pull request says. Only a job's first
+    event is used: a later one of the same job has nothing to add.
     """
+    if event.workflow_run is not None and event.run is None:
+        return ""
     facts = read_facts(event.run, event.pull)
     decided = decide(facts, repository=event.repository.full_name)
     return "" if decided is Trust.UNKNOWN else decided.value

@@ -35,7 +35,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What GitHub says about the run of a job; an empty field is not known."""
 
     event: str = ""
-    head_repository: str = ""  # owner/name of the repository that the code is from
+    head_repository: str = ""  # owner/name of the repository that the code is from, by the run
+    pull_repository: str = ""  # the same, by the pull request
     association: str = ""  # of the pull request's author with the repository
     actor: str = ""
 
@@ -44,11 +45,12 @@ def decide(facts: RunFacts, *, repository: str) -> Trust:
     """Decide whether the code of a run in `repository` (owner/name) is trusted."""
     if facts.event == "pull_request_target":
         return Trust.PULL_REQUEST_TARGET
-    if facts.head_repository and facts.head_repository.lower() != repository.lower():
+    heads = [each.lower() for each in (facts.head_repository, facts.pull_repository) if each]
+    if any(each != repository.lower() for each in heads):
         return Trust.FORK
     if facts.actor in _LIKE_FORKS or (facts.association and facts.association not in _MEMBERS):
         return Trust.OUTSIDE_ACTOR
-    if not facts.event or not facts.head_repository:
+    if not facts.event or not heads:
         return Trust.UNKNOWN
     return Trust.SAME_REPOSITORY if facts.event in _BY_WRITERS else Trust.OPEN_EVENT
 
