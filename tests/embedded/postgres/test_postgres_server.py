@@ -132,6 +132,34 @@ def test_nothing_is_left_after_a_stop(data: Path) -> None:
     assert not socket.exists()
 
 
+def test_the_signal_that_killed_a_server_is_not_lost(data: Path) -> None:
+    server = EmbeddedPostgres(data)
+    server.start()
+    try:
+        assert server._launched is not None
+        os.kill(server.pid, signal.SIGKILL)
+        server._launched._process.wait(30)
+        assert not server.running
+        assert server.exit_code() == -signal.SIGKILL
+        assert server.exit_code() is None, "it is reported once"
+    finally:
+        server.stop()
+    assert server.exit_code() is None
+
+
+def test_a_server_whose_launcher_was_killed_has_no_exit_code(data: Path) -> None:
+    server = EmbeddedPostgres(data)
+    server.start()
+    try:
+        assert server._launched is not None
+        server._launched._process.kill()
+        server._launched._process.wait(30)
+        assert server.exit_code() is None
+    finally:
+        server.stop()
+        wait_until_nothing_holds(data)
+
+
 def test_a_second_start_on_one_directory_is_refused_at_once(data: Path) -> None:
     with EmbeddedPostgres(data, durable=False) as conninfo:
         with pytest.raises(AlreadyRunning, match=f"in use by the process {os.getpid()}"):

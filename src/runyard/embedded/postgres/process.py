@@ -114,6 +114,14 @@ class Launched:
         """Whether the launcher, and so the server, runs."""
         return self._process.poll() is None
 
+    def exit_code(self) -> int | None:
+        """The server's exit code, negative for a signal, after launcher and server have exited; None if it is lost."""
+        word, code = "", ""
+        with suppress(OSError, ValueError):  # the output is closed
+            while word != "exited":
+                word, _, code = (self._line(0) or "exited").partition(" ")
+        return int(code) if code else None
+
     def _line(self, timeout: float) -> str | None:
         """The launcher's next line; None on timeout."""
         assert self._process.stdout is not None

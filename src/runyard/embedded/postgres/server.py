@@ -158,6 +158,10 @@ class EmbeddedPostgres:
         """Whether the server runs."""
         return self._launched is not None and self._launched.running
 
+    def exit_code(self) -> int | None:
+        """Why a server that was not stopped runs no more: its code, negative for a signal; None if it is not known."""
+        return None if self._launched is None else self._launched.exit_code()
+
     def __enter__(self) -> str:
         return self.start()
 

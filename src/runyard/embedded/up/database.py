@@ -17,7 +17,7 @@ from runyard.db.owner import Owner, claim
 from runyard.embedded.postgres.errors import EmbeddedPostgresError
 from runyard.embedded.postgres.server import EmbeddedPostgres
 from runyard.embedded.up.layout import Layout
-from runyard.embedded.up.restarts import RestartRecord
+from runyard.embedded.up.restarts import RestartRecord, reason_of_exit
 from runyard.embedded.up.shutdown import Shutdown, within_deadline
 from runyard.telemetry.log import Logger
 from runyard.wire.restarts import Ended
@@ -97,7 +97,9 @@ class MachineDatabase:
                 continue
             self._log.warning("postgres exited")
             self._report("postgres exited; restarting it")
-            self._restarts.ended(COMPONENT, Ended.GONE.because())
+            code = self._server.exit_code()
+            why = Ended.GONE.because() if code is None else reason_of_exit(code)
+            self._restarts.ended(COMPONENT, why)
             self._restarts.started(COMPONENT)
             try:
                 await self._start_server()
