@@ -5,6 +5,7 @@ import copy
 import io
 import json
 import re
+import shlex
 import socket
 import tempfile
 from pathlib import Path
@@ -27,7 +28,7 @@ from runyard.embedded.lock import DirectoryInUse
 from runyard.embedded.up import lifecycle, ports
 from runyard.embedded.up.demo.events import Fault, FaultView, JobState, LeftOver
 from runyard.embedded.up.demo.scenario import DemoFailed, Outcome
-from runyard.embedded.up.layout import BadDirectory
+from runyard.embedded.up.layout import BadDirectory, Layout
 from runyard.embedded.up.machine import Machine, Options, RealGitHub, Urls
 from runyard.embedded.up.ports import PortTaken
 from runyard.embedded.up.supervisor import ComponentFailed, ComponentView
@@ -330,6 +331,23 @@ def test_a_job_is_told_when_it_ends_and_only_then() -> None:
     assert [line.split(" s  ", 1)[1] for line in file.getvalue().splitlines()] == [
         "job '[red]a': success on r"
     ]
+
+
+@pytest.mark.parametrize("data", ["/data", "/Users/Ada Byron/d", "/Users/o'brien/d", '/a"b$c'])
+def test_a_printed_command_does_not_name_another_directory(data: str) -> None:
+    machine = copy.copy(MACHINE)
+    machine.options = msgspec.structs.replace(MACHINE.options, data=Path(data), demo=False)
+    machine.layout = Layout(Path(data))
+    shown, file = output()
+    with shown:
+        shown.up(machine, "")
+    lines = [line for line in told(file.getvalue()) if "--data" in line or "RUNYARD_DATA" in line]
+    assert len(lines) >= 3, lines
+    for line in lines:
+        command = line.rpartition(": ")[2]
+        assert data in {word.removeprefix("RUNYARD_DATA=") for word in shlex.split(command)}
+    (kubectl,) = (line for line in told(file.getvalue()) if line.startswith("kubectl "))
+    assert f"{data}/kubeconfig" in shlex.split(kubectl)
 
 
 def play_demo(shown: UpOutput) -> None:

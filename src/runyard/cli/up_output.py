@@ -100,7 +100,7 @@ class UpOutput(ProgressListener, DemoListener):
 
     def up(self, machine: Machine, login: str) -> None:
         """Print the URLs when everything runs; `login` opens the dashboard once, and is not for a log."""
-        where = f" --data '{machine.layout.root}'"
+        where = f" --data {_quoted(machine.layout.root)}"
         state = "up" if self.github_usable else "up, but GitHub cannot be used yet"
         if self._service_log is not None:
             self.report(f"{state}. Link to the dashboard: runyard dashboard{where}")
@@ -119,13 +119,13 @@ class UpOutput(ProgressListener, DemoListener):
             self.report(
                 f"hosts join at {machine.urls.hosts}; to add one: runyard host token{where}"
             )
-        root = str(machine.layout.root)
+        root = shlex.quote(str(machine.layout.root))
         self.report(
             "for other commands, in another terminal:"
-            f" export RUNYARD_SERVER={machine.urls.server} RUNYARD_DATA={shlex.quote(root)}"
+            f" export RUNYARD_SERVER={machine.urls.server} RUNYARD_DATA={root}"
         )
         self.report(
-            f"kubectl --kubeconfig '{machine.layout.kubeconfig}' get nodes,pods,runnerpools,events"
+            f"kubectl --kubeconfig {_quoted(machine.layout.kubeconfig)} get nodes,pods,runnerpools,events"
         )
         self.report(f"URLs and probes of all components: {machine.layout.urls}")
         if machine.isolation and not machine.options.demo:  # a demo reports it itself
@@ -311,6 +311,11 @@ class TerminalOutput(UpOutput):
         """Print that everything has stopped; a pull that was interrupted goes on at the next start."""
         self.pulls(())
         super().ended(seconds)
+
+
+def _quoted(path: Path) -> str:
+    """A path for a shell, always in quotes: whoever copies the line may put a path with a space in its place."""
+    return "'" + str(path).replace("'", "'\"'\"'") + "'"
 
 
 def _fact(text: str, style: str) -> Text:
