@@ -118,6 +118,7 @@ def test_a_jobs_name_workflow_and_run_come_from_its_event_and_are_bounded(
         assert job_of(view, long).name == "x" * 200
         runner = runner_of(view, guest)
         assert (runner.job_name, runner.job_url) == (shown.name, shown.url)
+        assert runner.job_workflow == shown.workflow != ""
         assert job_of(await look(harness), taken).url == "", "no address, no link"
 
     play(scenario, database_url, app_keys)

@@ -139,6 +139,7 @@ def _with_job(runner: Runner, slot: SlotRow, github: str) -> Runner:
         runner,
         job_id=slot.job_id,
         job_name=slot.job_name,
+        job_workflow=slot.job_workflow,
         job_url=url,
         repository=slot.repository,
     )

@@ -63,6 +63,7 @@ class SlotRow(msgspec.Struct, frozen=True, kw_only=True):
     job_id: int | None = None
     repository: str = ""
     job_name: str = ""
+    job_workflow: str = ""
     run_id: int = 0
     started_at: float | None = None
 

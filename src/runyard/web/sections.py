@@ -222,13 +222,14 @@ def finished_section(jobs: tuple[Job, ...], now: float) -> Html:
 
 
 def _job(job: Job) -> Child:
-    where = " · ".join(filter(None, (job.repository, job.workflow)))
-    return job_cell(job.name or where, job.url, where if job.name else "", job.job_id)
+    return job_cell(job.name, (job.repository, job.workflow), job.url, job.job_id)
 
 
-def job_cell(title: str, url: str, where: str, job_id: int) -> Child:
+def job_cell(title: str, belongs: tuple[str, ...], url: str, job_id: int) -> Child:
     """Render a job: its name, linked to its run; where it belongs; and its number, linked to its record."""
+    where = " · ".join(filter(None, belongs))
     record = tag("a", {"href": f"/api/v1/jobs/{job_id}"}, str(job_id))
+    title, where = (title, where) if title else (where, "")
     return (
         name(title, "strong", url),
         tag(
@@ -315,9 +316,9 @@ def _runner(runner: Runner, now: float) -> tuple[str, *tuple[Child, ...]]:
         None
         if runner.job_id is None
         else job_cell(
-            runner.job_name or runner.repository,
+            runner.job_name,
+            (runner.repository, runner.job_workflow),
             runner.job_url,
-            runner.repository if runner.job_name else "",
             runner.job_id,
         )
     )

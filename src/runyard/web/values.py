@@ -119,6 +119,7 @@ class Runner(_Value, frozen=True):
     host: str = ""
     job_id: int | None = None
     job_name: str = ""
+    job_workflow: str = ""
     job_url: str = ""
     repository: str = ""
     stale: bool = False

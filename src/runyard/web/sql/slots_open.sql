@@ -4,7 +4,8 @@ SELECT s.pod_uid, s.pod_name, s.pool, s.state,
     s.last_beat < runyard_now() - make_interval(secs => %(asking_within)s)
         OR s.dropped_beat IS NOT DISTINCT FROM s.last_beat AS silent,
     coalesce(s.executing_job, s.intended_job) AS job_id,
-    coalesce(j.repository, '') AS repository, coalesce(j.name, '') AS job_name, coalesce(j.run_id, 0) AS run_id,
+    coalesce(j.repository, '') AS repository, coalesce(j.name, '') AS job_name,
+    coalesce(j.workflow, '') AS job_workflow, coalesce(j.run_id, 0) AS run_id,
     extract(epoch FROM j.started_at)::double precision AS started_at
 FROM slots s LEFT JOIN jobs j ON j.job_id = coalesce(s.executing_job, s.intended_job)
 WHERE s.state <> 'closed'
