@@ -246,7 +246,7 @@ class Objection(Code):
 
 
 class Trust(Code):
-    """Whether the code of a job is trusted. Only `SAME_REPOSITORY` is."""
+    """Whether the code of a job is trusted. Only `SAME_REPOSITORY` is; `UNDECIDED` is shown and never stored."""
 
     SAME_REPOSITORY = "same-repository", "trusted: its code is from the repository itself"
     FORK = "fork", "untrusted: its code is from a fork"
@@ -260,6 +260,10 @@ class Trust(Code):
     )
     OPEN_EVENT = "open-event", "untrusted: an event that any account can cause started it"
     UNKNOWN = "trust-unknown", "untrusted: it is not known where its code is from"
+    UNDECIDED = (
+        "trust-undecided",
+        "untrusted so far: GitHub is asked where its code is from when it has a runner",
+    )
 
 
 class PodLabels(Code):

@@ -34,13 +34,15 @@ def token_file(directory: Path) -> Path:
 def test_a_job_of_a_fork_is_explained_as_untrusted(database_url: str) -> None:
     async def scenario(site: Site) -> None:
         await site.pool()
-        for job, stored in ((7, "fork"), (8, "same-repository"), (9, "")):
+        for job, stored in ((7, "fork"), (8, "same-repository"), (9, ""), (10, "")):
             site.job(job)
             site.execute("UPDATE jobs SET trust = %s WHERE job_id = %s", stored, job)
-        for job, trust in ((7, Trust.FORK), (8, Trust.SAME_REPOSITORY)):
+        for job, trust in ((7, Trust.FORK), (8, Trust.SAME_REPOSITORY), (9, Trust.UNDECIDED)):
             found = await explained(site, "job", str(job))
             assert [(each.code, each.text) for each in found.facts] == [(trust, TRUST.text(trust))]
-        assert (await explained(site, "job", "9")).facts == (), "it is not decided yet"
+        assert "untrusted" in TRUST.text(Trust.UNDECIDED), "what is not known is not trusted"
+        site.execute("UPDATE jobs SET state = 'done', conclusion = 'cancelled' WHERE job_id = 10")
+        assert (await explained(site, "job", "10")).facts == (), "it never had a runner"
 
     visit(scenario, database_url)
 

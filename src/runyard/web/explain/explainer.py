@@ -15,7 +15,6 @@ import msgspec
 from runyard.db.contract import Database, DatabaseError
 from runyard.dispatch.machine.values import JobState, SlotState
 from runyard.dispatch.matching.values import Matching
-from runyard.dispatch.plans.trust import trust_of
 from runyard.telemetry.log import redact
 from runyard.web.explain import dependencies
 from runyard.web.explain.context import (
@@ -25,7 +24,7 @@ from runyard.web.explain.context import (
     SlotFacts,
     build_context,
 )
-from runyard.web.explain.facts import label_facts, slot_facts
+from runyard.web.explain.facts import label_facts, slot_facts, trust_fact
 from runyard.web.explain.jobs import explain_job, is_examined
 from runyard.web.explain.pods import explain_drain, explain_pod, explain_stamp, with_host
 from runyard.web.explain.pools import explain_pool
@@ -120,7 +119,8 @@ class Explainer:
             # The snapshot is older than the job: with a new one every replica gives the same answer.
             fresh = await self._dispatch.read_matching()
             context = msgspec.structs.replace(context, matching=fresh)
-        trust = (trust_of(rows.job.trust).because(),) if rows.job.trust else ()
+        never_ran = rows.job.state == JobState.DONE and not rows.job.trust
+        trust = () if never_ran else (trust_fact(rows.job.trust),)
         return explain_job(rows.job, rows.slot, context), (*trust, *label_facts(rows.slot, job_id))
 
     async def _context(self, snapshot: Snapshot) -> Context:

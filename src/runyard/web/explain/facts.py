@@ -4,7 +4,7 @@ from runyard.dispatch.machine.values import Slot, SlotState
 from runyard.dispatch.plans.trust import is_trusted, trust_of
 from runyard.web.explain.context import SlotFacts
 from runyard.wire.reasons import Reason
-from runyard.wire.reasons_dispatch import PodLabels
+from runyard.wire.reasons_dispatch import PodLabels, Trust
 
 
 def slot_facts(slot: SlotFacts | None) -> tuple[Reason, ...]:
@@ -12,8 +12,12 @@ def slot_facts(slot: SlotFacts | None) -> tuple[Reason, ...]:
     job_id = None if slot is None else _job(slot.slot)
     if slot is None or job_id is None:
         return ()
-    trust = (trust_of(slot.job_trust).because(),) if slot.job_trust else ()
-    return (*trust, *label_facts(slot, job_id))
+    return (trust_fact(slot.job_trust), *label_facts(slot, job_id))
+
+
+def trust_fact(stored: str) -> Reason:
+    """Whether a job that is not over is trusted; one whose event did not say it is not, until its run was read."""
+    return (trust_of(stored) if stored else Trust.UNDECIDED).because()
 
 
 def label_facts(slot: SlotFacts | None, job_id: int) -> tuple[Reason, ...]:
