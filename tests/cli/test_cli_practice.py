@@ -93,6 +93,17 @@ def test_a_log_commands_no_terminal(
     assert said.err == "job 40000000001: success on r\n"
 
 
+def test_a_job_that_is_refused_names_what_to_change_in_it(
+    keys: KeyPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def scenario(_: Live, data: str) -> None:
+        assert await asyncio.to_thread(run, "--data", data, "--name", "n" * 200, "true") == 2
+
+    with_a_runner(keys, tmp_path, scenario)
+    said = capsys.readouterr().err
+    assert "Give another script, name or label" in said and "runyard up" not in said
+
+
 @pytest.mark.slow
 def test_a_log_commands_no_real_terminal(keys: KeyPair, tmp_path: Path) -> None:
     async def scenario(_: Live, data: str) -> None:

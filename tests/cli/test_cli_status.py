@@ -20,6 +20,7 @@ from runyard.cli.statusview import (
     EXIT,
     Component,
     Ended,
+    Event,
     Problem,
     Readings,
     StatusView,
@@ -189,6 +190,16 @@ def test_a_narrow_terminal_shows_everything_and_nothing_that_it_would_interpret(
         "x: y",
     ):
         assert words in whole, words
+
+
+@pytest.mark.parametrize(("hour", "more"), [(3, ""), (4, "  and 1 more: runyard dashboard")])
+def test_recoveries_that_are_counted_and_not_listed_are_named(hour: int, more: str) -> None:
+    recovered = tuple(Event(at=NOW - age, what="a restart") for age in (1.0, 2.0, 3.0))
+    view = msgspec.structs.replace(
+        status_of(readings(overview())), recovered_hour=hour, recovered=recovered
+    )
+    lines = screen(view, width=80)
+    assert [line for line in lines if "more" in line] == [more] * bool(more)
 
 
 def test_a_wide_terminal_has_tables() -> None:

@@ -23,6 +23,7 @@ from runyard.text import harmless
 
 CHECK_EVERY = 0.3
 AWAY_AT_MOST = 60.0
+_OF_THE_JOB = (400, 413, 422)  # the job itself was refused
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,8 +43,14 @@ def run(job: Job, data: Path | None, *, wait: bool, as_json: bool, raw: bool) ->
     except (TransportError, Refused) as error:
         reason = harmless(str(error))
         raise NotUp(
-            f"the practice GitHub of {root} did not accept the job: {reason}. Check that 'runyard up' is running"
+            f"the practice GitHub of {root} did not accept the job: {reason}. {_fix(error)}"
         ) from error
+
+
+def _fix(error: TransportError | Refused) -> str:
+    if isinstance(error, Refused) and error.status in _OF_THE_JOB:
+        return "Give another script, name or label"
+    return "Check that 'runyard up' is running"
 
 
 def _practice_client(layout: Layout) -> tuple[HttpTransport, PracticeClient]:

@@ -13,6 +13,7 @@ _MARKS = {
     "critical": ("CRITICAL", "red"),
     "unknown": ("UNKNOWN", "magenta"),
 }
+_HOUR = 3600.0
 
 
 def screen(view: StatusView, *, width: int, color: bool = False) -> list[str]:
@@ -137,4 +138,5 @@ def _recovered(view: StatusView, width: int) -> list[str]:
     for each in view.recovered:
         text = f"{format_age(each.at, view.at)} ago: {each.what}"
         lines += wrapped(text, width=width, indent=2)
-    return lines
+    more = view.recovered_hour - sum(each.at > view.at - _HOUR for each in view.recovered)
+    return [*lines, f"  and {more} more: runyard dashboard"] if more > 0 else lines

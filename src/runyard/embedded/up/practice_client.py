@@ -13,7 +13,11 @@ TIMEOUT = 10.0
 
 
 class Refused(Exception):
-    """The practice GitHub refused the request."""
+    """The practice GitHub refused the request, with this status."""
+
+    def __init__(self, text: str, *, status: int) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 class _Jobs(msgspec.Struct):
@@ -74,9 +78,10 @@ class PracticeClient:
         answer = await self._transport.send(request, timeout=TIMEOUT)
         if isinstance(answer, Stream):
             await answer.aclose()
-            raise Refused(f"{method} {path}: unexpected stream")
+            raise Refused(f"{method} {path}: unexpected stream", status=answer.status)
         if answer.status >= 300:
-            raise Refused(f"{method} {path}: {answer.status} {_reason(answer)}".rstrip())
+            text = f"{method} {path}: {answer.status} {_reason(answer)}".rstrip()
+            raise Refused(text, status=answer.status)
         return answer
 
 
