@@ -104,6 +104,29 @@ def test_flags_may_be_written_as_go_writes_them() -> None:
     assert run(tart_kubelet, name="tart-kubelet", argv=["-h"]) == 0
 
 
+def test_the_arguments_of_an_existing_launchd_agent_are_taken() -> None:
+    flags = parsed(
+        *("--node-name=mini-1", "--kubeconfig=/etc/tart-kubelet/kubeconfig", "--host-cpu=8"),
+        *("--host-memory-mb=16384", "--max-pods=3", "--node-labels=tuist.dev/fleet=macs"),
+        *("--node-ip-source=tailscale", "--provider-id=scw-applesilicon://fr-par-1/x"),
+        *("--disable-vm-gc", "--vnc-relay-host=", "--vnc-relay-port=0", "--runner-cache-root="),
+    )
+    assert (flags.max_pods, flags.node_ip_source, flags.disable_vm_gc) == (3, "tailscale", True)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["-zap-encoder=JSON"],
+        ["--zap-stacktrace-level", "debug"],
+        ["--zap-stacktrace-level=warn"],
+        ["-zap-devel=F", "-disable-vm-gc=T"],
+    ],
+)
+def test_values_that_go_s_flags_take_are_taken(argv: list[str]) -> None:
+    assert not parsed(*argv).zap_devel
+
+
 @pytest.mark.parametrize(
     ("argv", "level"),
     [(["--zap-log-level=debug"], "debug"), (["-zap-log-level=2"], "debug"), ([], "")],
@@ -126,7 +149,7 @@ def test_the_node_has_the_advertised_size(
         parsed(*argv, "--node-labels=tuist.dev/fleet=macs"), "n", OPENED, "10.0.0.1"
     )
     assert (settings.cpu_milli, settings.memory_mb, settings.pods) == (cpu, memory, pods)
-    assert (settings.fleet, settings.gc) == ("macs", True)
+    assert (settings.fleet, settings.gc, settings.node_ip) == ("macs", True, "10.0.0.1")
     assert (settings.vm_cpu_milli, settings.vm_memory_mb) == (0, 0), "the image's own size"
     assert not tartkubeletrun.settings_of(parsed("--disable-vm-gc"), "n", OPENED, "").gc
 
@@ -148,6 +171,9 @@ def test_metrics_of_a_host_in_a_tailnet_are_not_served_on_other_addresses() -> N
     "argv",
     [
         pytest.param(["--node-ip", "10.0.0.256"], id="address"),
+        pytest.param(["--node-ip", "0.0.0.0"], id="address of no host"),
+        pytest.param(["--node-ip", "ff02::1"], id="address of a group"),
+        pytest.param(["--node-ip", "fe80::1%en0"], id="address of a link"),
         pytest.param(["--node-ip-source", "wifi"], id="address source"),
         pytest.param(["--scrape-allowed-cidr", "10.0.0.0/33"], id="network"),
         pytest.param(["--node-labels", "a=b,c"], id="label without a value"),
@@ -157,10 +183,17 @@ def test_metrics_of_a_host_in_a_tailnet_are_not_served_on_other_addresses() -> N
         pytest.param(["--insecure-registry", "http://x/"], id="URL of a registry"),
         pytest.param(["--insecure-registry", "x:99999"], id="port of a registry"),
         pytest.param(["--max-pods", "-1"], id="negative number"),
+        pytest.param(["--max-pods", "1000000"], id="more Pods than a node has"),
+        pytest.param(["--host-cpu", "99999999999999999999999"], id="more cores than a host has"),
+        pytest.param(
+            ["--host-memory-mb", "99999999999999999999"], id="more memory than a host has"
+        ),
         pytest.param(["--host-cpu", "many"], id="no number"),
         pytest.param(["--metrics-bind-address", "8080"], id="port alone"),
         pytest.param(["--health-probe-bind-address", ":99999"], id="port too high"),
         pytest.param(["--disable-vm-gc=maybe"], id="neither true nor false"),
+        pytest.param(["--disable-vm-gc="], id="an empty truth value"),
+        pytest.param(["--zap-encoder=xml"], id="form of the log"),
         pytest.param(["--zap-log-level=loud"], id="level of the log"),
         pytest.param(["--zap-time-encoding=stardate"], id="times of the log"),
         pytest.param(["--zap-stacktrace-level=loud"], id="stack traces of the log"),

@@ -76,6 +76,20 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     zap_time_encoding: ZapTime | Literal[""]
 
 
+class GoBool(click.ParamType[bool]):
+    """A truth value as Go reads it; an empty one, as of a template's missing variable, is none."""
+
+    name = "true|false"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:
+        """Convert the text."""
+        if str(value) in ("1", "t", "T", "true", "TRUE", "True"):
+            return True
+        if str(value) in ("0", "f", "F", "false", "FALSE", "False"):
+            return False
+        raise click.BadParameter(f"{value!r} is neither true nor false", ctx, param)
+
+
 class GoFlags(click.Command):
     """A command whose flags may be written as Go's: `-node-name=x` and `--node-name=x` are the same."""
 
@@ -94,10 +108,16 @@ def _node_labels(ctx: click.Context, param: click.Parameter, value: str) -> dict
 
 
 def _address(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Refuse what is no host's address: it is published in the Node and in the status of its Pods."""
+    if not value:
+        return ""
     try:
-        return str(ipaddress.ip_address(value)) if value else ""
+        found = ipaddress.ip_address(value)
     except ValueError:
         raise click.BadParameter(f"{value!r} is not an IP address") from None
+    if found.is_unspecified or found.is_multicast or "%" in value:
+        raise click.BadParameter(f"{value!r} is no address at which other machines reach this host")
+    return str(found)
 
 
 def _networks(
@@ -199,21 +219,21 @@ def _with_refused_flags(command: click.Command) -> click.Command:
 )
 @click.option(
     "--host-cpu",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, 1024),
     default=8,
     show_default=True,
     help="Advertised cores; 0 is 8.",
 )
 @click.option(
     "--host-memory-mb",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, 1 << 26),
     default=16384,
     show_default=True,
     help="Advertised memory; 0 is 16384.",
 )
 @click.option(
     "--max-pods",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, 110),
     default=2,
     show_default=True,
     help="Advertised Pods; 0 is 2.",
@@ -240,7 +260,7 @@ def _with_refused_flags(command: click.Command) -> click.Command:
     is_flag=False,
     flag_value="true",
     default="false",
-    type=bool,
+    type=GoBool(),
     help="Never delete unused images or virtual machines on this host.",
 )
 @click.option(
@@ -279,12 +299,12 @@ def _with_refused_flags(command: click.Command) -> click.Command:
     is_flag=False,
     flag_value="true",
     default="false",
-    type=bool,
+    type=GoBool(),
     help="Log as text, at level debug.",
 )
 @click.option(
     "--zap-encoder",
-    type=click.Choice(["", "json", "console"]),
+    type=click.Choice(["", "json", "console"], case_sensitive=False),
     default="",
     help="Log as JSON or as text.  [default: json]",
 )
@@ -296,7 +316,7 @@ def _with_refused_flags(command: click.Command) -> click.Command:
 )
 @click.option(
     "--zap-stacktrace-level",
-    type=click.Choice(["", "info", "error", "panic"], case_sensitive=False),
+    type=click.Choice(["", "debug", "info", "warn", "error", "panic"], case_sensitive=False),
     default="",
     help="Has no effect here; named in a warning.",
 )
