@@ -1,4 +1,6 @@
-"""Tests that the server has the metrics that dashboards and alerts read: name, labels and buckets."""
+"""Tests that server and agent have the metrics that dashboards and alerts read: name, labels and buckets."""
+
+import pytest
 
 from runyard.telemetry import catalogue
 from runyard.telemetry.metric import Kind
@@ -42,14 +44,26 @@ SERVER: dict[str, tuple[Kind, tuple[str, ...], tuple[int, ...]]] = {
     "tuist_runners_pool_replicas_max": (Kind.GAUGE, ("fleet",), ()),
 }
 
+_STARTS = (1, 5, 10, 20, 30, 60, 120, 180, 300, 600, 1200, 1800, 3600)
+_BOOTS = (10, 20, 30, 45, 60, 90, 120, 180, 240, 300, 600)
+AGENT: dict[str, tuple[Kind, tuple[str, ...], tuple[int, ...]]] = {
+    "tart_kubelet_pod_provision_delay_seconds": (Kind.HISTOGRAM, ("pool",), _STARTS),
+    "tart_kubelet_vm_boot_duration_seconds": (Kind.HISTOGRAM, ("pool",), _BOOTS),
+    "tart_kubelet_guest_disk_usage_percent": (Kind.GAUGE, ("vm",), ()),
+    "tart_kubelet_unowned_vms": (Kind.GAUGE, (), ()),
+}
 
-def test_every_metric_of_the_server_is_declared_as_dashboards_read_it() -> None:
+
+@pytest.mark.parametrize("known", [SERVER, AGENT], ids=["server", "agent"])
+def test_every_metric_of_existing_fleets_is_declared_as_dashboards_read_it(
+    known: dict[str, tuple[Kind, tuple[str, ...], tuple[int, ...]]],
+) -> None:
     declared = {
         metric.name: (metric.kind, metric.labels, tuple(int(bound) for bound in metric.buckets))
         for metric in catalogue.ALL
-        if metric.name in SERVER
+        if metric.name in known
     }
-    assert declared == SERVER
+    assert declared == known
 
 
 def test_every_metric_with_a_fleet_label_is_in_the_table() -> None:

@@ -13,8 +13,10 @@ a label. Polled gauges write an explicit 0, and a pool's series are cleared when
 """
 
 from runyard.telemetry.buckets import (
+    BOOT_SECONDS,
     JOB_MILLISECONDS,
     LONG_SECONDS,
+    PROVISION_SECONDS,
     REQUEST_MILLISECONDS,
     RUN_MILLISECONDS,
     SECONDS,
@@ -278,14 +280,14 @@ TART_KUBELET_POD_PROVISION_DELAY_SECONDS = histogram(
     "tart_kubelet_pod_provision_delay_seconds",
     "From the Pod's creation until its VM was started.",
     POOL,
-    buckets=LONG_SECONDS,
+    buckets=PROVISION_SECONDS,
     of=_AGENT,
 )
 TART_KUBELET_VM_BOOT_DURATION_SECONDS = histogram(
     "tart_kubelet_vm_boot_duration_seconds",
     "From the VM's start until it had an address.",
     POOL,
-    buckets=LONG_SECONDS,
+    buckets=BOOT_SECONDS,
     of=_AGENT,
 )
 TART_KUBELET_GUEST_DISK_USAGE_PERCENT = gauge(
