@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import pytest
 from tests.node.images_harness import (
     OLD,
     SETTINGS,
@@ -14,6 +15,7 @@ from tests.node.images_harness import (
     run_images,
 )
 
+from runyard.node.owned_images import OwnedImages
 from runyard.node.plans.images import ImageState
 from runyard.node.vms import Vms
 from runyard.sim.clock import VirtualClock
@@ -168,6 +170,23 @@ def test_an_image_that_another_tool_pulled_is_used_and_never_removed() -> None:
         assert await harness.store.remove("theirs") is False
         assert await harness.store.reclaim() == 0
         assert not any(held.owned for held in harness.store.snapshot())
+
+    run_images(scenario)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_an_image_of_others_is_kept_because_it_has_no_record(
+    guarded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not guarded:
+        monkeypatch.setattr(OwnedImages, "__contains__", lambda self, reference: True)
+
+    async def scenario(harness: ImagesHarness) -> None:
+        await harness.driver.pull("theirs")
+        await harness.store.refresh()
+        await harness.store.reclaim()
+        kept = "remove theirs" not in harness.driver.calls
+        assert kept is guarded
 
     run_images(scenario)
 
