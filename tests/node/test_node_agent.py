@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+import lawtree
 import pytest
+import yaml
 from tests.node.agent_harness import (
     IMAGE,
     NODE,
@@ -14,6 +16,7 @@ from tests.node.agent_harness import (
     play,
 )
 
+from runyard.http.messages import Request, Response, Stream
 from runyard.kube.kinds import EVENTS, LEASES, NODES, PODS, SERVICE_ACCOUNTS
 from runyard.node.metrics import BOOT_DURATION, GUEST_DISK, PROVISION_DELAY, UNOWNED_VMS
 from runyard.node.plans.values import vm_name
@@ -157,6 +160,36 @@ def test_a_vm_that_cannot_be_created_leaves_the_pod_pending_and_is_retried_with_
         assert len(harness.driver.history) == 1
 
     play(scenario, tmp_path)
+
+
+def test_a_repeated_failure_asks_for_nothing_that_the_role_of_hosts_refuses(tmp_path: Path) -> None:
+    rules = yaml.safe_load_all((lawtree.ROOT / "deploy" / "roles" / "host.yaml").read_text())
+    (verbs,) = [
+        rule["verbs"] for role in rules for rule in role["rules"] if rule["resources"] == ["events"]
+    ]
+
+    async def scenario(harness: AgentHarness) -> None:
+        asked: list[str] = []
+        core = harness.core.handle
+
+        async def recorded(request: Request) -> Response | Stream:
+            if "/events" in request.path:
+                asked.append({"POST": "create"}.get(request.method, request.method.lower()))
+            return await core(request)
+
+        harness.core.handle = recorded  # type: ignore[method-assign]  # every later agent uses it
+        harness.agent.crash()
+        harness.start_agent()
+        harness.driver.fail("create", DriverFailed("tart clone failed"), times=3)
+        env = [
+            {"name": names.ENV_POD_NAME, "value": "p"},
+            {"name": names.ENV_DISPATCH_URL, "value": "http://127.0.0.1:4000"},
+        ]
+        await harness.add_pod("p", containers=[{"name": "runner", "image": IMAGE, "env": env}])
+        await harness.until_phase("p", "Running")
+        assert asked and not set(asked) - set(verbs), asked
+
+    play(scenario, tmp_path, settings=changed(refuse_loopback=False))
 
 
 def test_an_environment_that_cannot_be_resolved_is_named_in_the_status(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """Applies the actions of the Pod plan: one method per action, each with a deadline, each safe to repeat.
 
 An action on a VM records how many lists of VMs had begun by then, so that the next plan waits for a newer one. "Does
-not exist" and "not running" are success wherever something is torn down. The Pod that a patch returns is handed back,
-so that the next plan does not wait for the watch.
+not exist" and "not running" are success wherever something is torn down. An event is written once for each Pod: a host
+may create events, and changing one would be refused. The Pod that a patch returns is handed back, so that the next plan
+does not wait for the watch.
 """
 
 from runyard.kube.errors import Conflict, NotFound
@@ -45,6 +46,7 @@ class Effects:
         self._images = images
         self._recorder = recorder
         self._touched: dict[str, int] = {}  # uid → lists begun before our last effect on its VM
+        self._warned: set[str] = set()  # uids with an event that must not be repeated
 
     def listed(self, uid: str) -> bool:
         """Whether the newest list of VMs is newer than our last effect on this one."""
@@ -119,7 +121,8 @@ class Effects:
         token = await self._token(pod) if pod.spec.automount_service_account_token else ""
         plain = await with_plain_values(deps.kube, pod, node=deps.settings.node_name)
         spec = vm_spec(plain, record, deps.settings, token=token)
-        if polls_itself(spec, deps.settings):
+        if polls_itself(spec, deps.settings) and record.uid not in self._warned:
+            self._warned.add(record.uid)
             await self._emit_polls_itself(pod)
         try:
             seconds = deps.settings.deadlines.clone
@@ -183,8 +186,9 @@ class Effects:
         self._ledger.forget(uid)
 
     def drop(self, uid: str) -> None:
-        """Discard the last effect on the VM of a Pod that is gone."""
+        """Discard what is kept about a Pod that is gone."""
         self._touched.pop(uid, None)
+        self._warned.discard(uid)
 
     def _touch(self, uid: str) -> None:
         self._touched[uid] = self._vms.begun
