@@ -29,6 +29,8 @@ from runyard.vm.contract import (
     ignore_progress,
 )
 
+LISTING = msgspec.structs.replace(SETTINGS, images_every=60.0)
+
 
 def test_one_pull_wakes_all_waiting_keys() -> None:
     async def scenario(harness: ImagesHarness) -> None:
@@ -189,6 +191,33 @@ def test_an_image_of_others_is_kept_because_it_has_no_record(
         assert kept is guarded
 
     run_images(scenario)
+
+
+def test_an_image_that_others_pulled_after_ours_was_deleted_is_theirs() -> None:
+    async def scenario(harness: ImagesHarness) -> None:
+        harness.store.request("shared", "a")
+        await harness.clock.sleep(11)
+        assert [held.owned for held in harness.store.snapshot()] == [True]
+        await harness.driver.remove_image("shared")  # by a person, with `tart delete`
+        await harness.clock.sleep(900)
+        await harness.driver.pull("shared")  # and again by hand
+        await harness.clock.sleep(900)
+        assert [held.owned for held in harness.store.snapshot()] == [False]
+        assert await harness.store.remove("shared") is False
+
+    run_images(scenario, settings=LISTING)
+
+
+def test_an_image_whose_pull_lasts_longer_than_lists_do_is_ours() -> None:
+    async def scenario(harness: ImagesHarness) -> None:
+        harness.driver.slow_down(0.05)
+        harness.store.request("large", "a")
+        await harness.clock.sleep(1900)
+        assert harness.store.facts("large").state is ImageState.PULLING
+        await harness.clock.sleep(200)
+        assert [held.owned for held in harness.store.snapshot()] == [True]
+
+    run_images(scenario, settings=LISTING)
 
 
 def test_an_image_that_an_earlier_agent_pulled_is_still_ours(tmp_path: Path) -> None:

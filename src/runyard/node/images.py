@@ -58,6 +58,7 @@ class ImageStore:
         self._owned = owned
         self.pins = Pins(deps)
         self._last_used: dict[str, float] | None = None  # by held image; None before the first list
+        self._missing: dict[str, float] = {}  # ours, and since when they are not listed
         self._waiting: dict[str, dict[str, None]] = {}  # image being pulled → keys to wake
         self._pulling: dict[str, PullState] = {}  # by reference with digest
         self._woken_at: dict[str, float] = {}  # when waiting keys were last queued for progress
@@ -141,6 +142,17 @@ class ImageStore:
             idle = 0.0 if view.last_used is None else max(0.0, instant - view.last_used)
             held[view.reference] = newer.get(view.reference, now - idle)
         self._last_used = held
+        self._disown_deleted(now)
+
+    def _disown_deleted(self, now: float) -> None:
+        """Drop the records of images that others have deleted. A pull that died with its agent may still end."""
+        held = self._last_used or {}
+        ours = [image for image in self._owned.references() if image not in held]
+        ours = [image for image in ours if not self._lock(image).locked()]
+        self._missing = {image: self._missing.get(image, now) for image in ours}
+        for image, since in self._missing.items():
+            if now - since >= self._deps.settings.image_gone:
+                self._owned.forget(image)
 
     async def _refresh_in_time(self) -> None:
         seconds = self._deps.settings.deadlines.list

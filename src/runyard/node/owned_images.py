@@ -2,7 +2,8 @@
 
 Invariants:
 - The record is written before the pull: an image that the agent pulled always has one, whatever dies when.
-- An image that was on the host before, or that another tool pulled, has none and is left alone.
+- An image that was on the host before, or that another tool pulled, has none and is left alone. An image of ours that
+  another tool or a person has deleted loses its record: the next pull may be theirs.
 - A file that cannot be read proves nothing: its image counts as another tool's.
 """
 
@@ -45,6 +46,10 @@ class OwnedImages:
             except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
                 continue
             self._held[record.reference] = record
+
+    def references(self) -> tuple[str, ...]:
+        """Every image with a record, on this host or not."""
+        return tuple(self._held)
 
     def __contains__(self, reference: object) -> bool:
         return reference in self._held

@@ -80,6 +80,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether this agent collects garbage at all. Without it, images and orphans stay until they are removed by hand;
     a VM of ours is still deleted when its Pod ends."""
     image_idle: float = 24 * 3600.0  # an image unused for so long is removed
+    image_gone: float = 600.0  # one of ours that is missing for so long was deleted by others
     workers: int = 0  # Pods worked on at once; 0: enough for every slot twice
 
     @property
