@@ -18,7 +18,13 @@ from tests.node.agent_harness import (
 
 from runyard.http.messages import Request, Response, Stream
 from runyard.kube.kinds import EVENTS, LEASES, NODES, PODS, SERVICE_ACCOUNTS
-from runyard.node.metrics import BOOT_DURATION, GUEST_DISK, PROVISION_DELAY, UNOWNED_VMS
+from runyard.node.metrics import (
+    BOOT_DURATION,
+    GUEST_DISK,
+    GUEST_DISK_AGE,
+    PROVISION_DELAY,
+    UNOWNED_VMS,
+)
 from runyard.node.plans.values import vm_name
 from runyard.sim.driver import Host
 from runyard.vm.contract import DriverFailed, ImageMissing, VmState
@@ -298,11 +304,13 @@ def test_disk_pressure_names_the_guest_and_survives_a_failing_probe(tmp_path: Pa
         pressure = condition(await harness.node(), "DiskPressure")
         assert pressure["status"] == "True" and vm in pressure["message"]
         assert harness.meters[-1].get(GUEST_DISK, vm=vm) == 93.0
+        assert harness.meters[-1].get(GUEST_DISK_AGE, vm=vm) == 0.0
         since = pressure["lastTransitionTime"]
         harness.driver.fail("disk_usage", DriverFailed("no agent in the guest"), times=3)
         await harness.clock.sleep(90)
         pressure = condition(await harness.node(), "DiskPressure")
         assert (pressure["status"], pressure["lastTransitionTime"]) == ("True", since)
+        assert (harness.meters[-1].get(GUEST_DISK_AGE, vm=vm) or 0.0) > 60.0
         harness.agent.crash()
         harness.driver.fail("disk_usage", DriverFailed("no agent in the guest"), times=2)
         harness.start_agent()
@@ -313,7 +321,8 @@ def test_disk_pressure_names_the_guest_and_survives_a_failing_probe(tmp_path: Pa
         assert condition(await harness.node(), "DiskPressure")["status"] == "False"
         await harness.delete_pod("p")
         await harness.clock.sleep(60)
-        assert harness.meters[-1].get(GUEST_DISK, vm=vm) is None
+        for metric in (GUEST_DISK, GUEST_DISK_AGE):
+            assert harness.meters[-1].get(metric, vm=vm) is None
 
     play(scenario, tmp_path)
 

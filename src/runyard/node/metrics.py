@@ -1,6 +1,7 @@
 """The metrics of the node agent, under the names that its loops use."""
 
 from runyard.telemetry.catalogue import RUNYARD_ACTIONS_TOTAL as ACTIONS
+from runyard.telemetry.catalogue import RUNYARD_GUEST_DISK_AGE_SECONDS as GUEST_DISK_AGE
 from runyard.telemetry.catalogue import RUNYARD_LOOP_FAILURES_TOTAL as FAILURES
 from runyard.telemetry.catalogue import TART_KUBELET_GUEST_DISK_USAGE_PERCENT as GUEST_DISK
 from runyard.telemetry.catalogue import (
@@ -16,6 +17,7 @@ __all__ = [
     "BOOT_DURATION",
     "FAILURES",
     "GUEST_DISK",
+    "GUEST_DISK_AGE",
     "PROVISION_DELAY",
     "UNOWNED_VMS",
     "count_action",

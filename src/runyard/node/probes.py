@@ -1,11 +1,11 @@
 """Measures how full the guests' disks are.
 
 A guest that does not respond keeps its last value while it runs; a value is dropped with its VM. So a condition never
-changes because a probe was slow.
+changes because a probe was slow. The age of each value is a metric: an old one looks as good as a new one.
 """
 
 from runyard.node.deps import DEPENDENCY_ERRORS, Deps
-from runyard.node.metrics import FAILURES, GUEST_DISK
+from runyard.node.metrics import FAILURES, GUEST_DISK, GUEST_DISK_AGE
 from runyard.node.plans.node import GuestDisk
 from runyard.node.records import Ledger
 from runyard.node.vms import Vms
@@ -22,6 +22,9 @@ class ProbeLoop:
         self._ledger = ledger
         self._vms = vms
         self._percent: dict[str, float] = {}
+        self._since: dict[
+            str, float
+        ] = {}  # of running guests: the last good value, or the first try
         self._measured = False
 
     @property
@@ -55,23 +58,30 @@ class ProbeLoop:
             for view in self._vms.values()
             if view.state is VmState.RUNNING and view.name in ours
         }
-        for vm in [vm for vm in self._percent if vm not in running]:
-            del self._percent[vm]
-            self._deps.meter.clear(GUEST_DISK, vm=vm)
+        for vm in [vm for vm in self._since if vm not in running]:
+            del self._since[vm]
+            self._percent.pop(vm, None)
+            for metric in (GUEST_DISK, GUEST_DISK_AGE):
+                self._deps.meter.clear(metric, vm=vm)
         for vm in running:
             await self._measure(vm)
         # While every first probe fails nothing is known: the Node keeps its condition.
         self._measured = self._measured or not running or bool(self._percent)
 
     async def _measure(self, vm: str) -> None:
+        deps, began = self._deps, self._deps.clock.monotonic()
+        since = self._since.setdefault(vm, began)
         try:
-            async with self._deps.clock.timeout(self._deps.settings.deadlines.probe):
-                percent = await self._deps.driver.disk_usage(vm)
+            async with deps.clock.timeout(deps.settings.deadlines.probe):
+                percent = await deps.driver.disk_usage(vm)
         except DEPENDENCY_ERRORS as error:
             kind = error_slug(error)
-            self._deps.meter.inc(FAILURES, loop=Loop.GUEST_PROBES, error=kind)
-            self._deps.log.warning("guest disk not measured", vm=vm, error=str(error) or kind)
+            deps.meter.inc(FAILURES, loop=Loop.GUEST_PROBES, error=kind)
+            deps.meter.set(GUEST_DISK_AGE, deps.clock.monotonic() - since, vm=vm)
+            deps.log.warning("guest disk not measured", vm=vm, error=str(error) or kind)
             return
         if percent is not None and 0.0 <= percent <= 100.0:
+            self._since[vm] = began
             self._percent[vm] = percent
-            self._deps.meter.set(GUEST_DISK, percent, vm=vm)
+            deps.meter.set(GUEST_DISK, percent, vm=vm)
+            deps.meter.set(GUEST_DISK_AGE, 0.0, vm=vm)

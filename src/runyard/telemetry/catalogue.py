@@ -296,6 +296,12 @@ TART_KUBELET_GUEST_DISK_USAGE_PERCENT = gauge(
     Label("vm", "name of the VM"),
     of=_AGENT,
 )
+RUNYARD_GUEST_DISK_AGE_SECONDS = gauge(
+    "runyard_guest_disk_age_seconds",
+    "Age of that share; of a guest that was never measured, the time since it was first seen running.",
+    Label("vm", "name of the VM"),
+    of=_AGENT,
+)
 TART_KUBELET_UNOWNED_VMS = gauge(
     "tart_kubelet_unowned_vms",
     "VMs on this host that the agent has no record of and never touches.",
