@@ -13,7 +13,7 @@ from tests.conformance.kube.test_real_fleet import cluster_of
 from tests.node.tart_host import IMAGE, NODE, SPACE, TartHost, tart_host
 
 from runyard.kube.kinds import CONFIG_MAPS, NAMESPACES, PODS, SECRETS
-from runyard.wire import names
+from runyard.wire import names, rights
 
 # Guests: one that works until its file says that it may end, one that ignores its shutdown.
 WORKS = """#!/bin/sh
@@ -129,11 +129,20 @@ def allow(host: TartHost, *flags: str) -> None:
     clusters.kubectl(config, "apply", "-f", "-", stdin=text)
 
 
+def refused(plane: controlplane.ControlPlane) -> list[str]:
+    """The requests of this host that its shipped account may not send."""
+    user = f"system:serviceaccount:{names.CONTROLLER_NAMESPACE}:{rights.host_account(NODE)}"
+    asked = [each for each in plane.audit() if each.user == user]
+    assert asked, f"no request of {user}"
+    return sorted({f"{each.verb} {each.path}" for each in asked if each.code == 403})
+
+
 @pytest.mark.slow
 def test_the_same_on_a_real_api_server_with_the_admission_fence(
     audited_plane: controlplane.ControlPlane,
 ) -> None:
     play(serve_a_pod_through_a_crash, audited_plane)
+    assert refused(audited_plane) == []
 
 
 @pytest.mark.slow
