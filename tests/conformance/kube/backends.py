@@ -48,9 +48,9 @@ NEWEST = (99, 0, 0)  # the embedded API counts as the newest version
 Open = Callable[[str], contextlib.AbstractAsyncContextManager[Api]]
 
 
-def make_core(authority: Pair | None = None) -> KubeCore:
+def make_core(authority: Pair | None = None, *, node_grace: float = 10.0) -> KubeCore:
     """An embedded API with roles enforced and with the timeouts of the real one in `controlplane`."""
-    settings = Settings(tick=0.2, node_grace=10.0)
+    settings = Settings(tick=0.2, node_grace=node_grace)
     nodes = HttpNodes(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
     core = KubeCore(
         clock=RealClock(),

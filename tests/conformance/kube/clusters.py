@@ -64,9 +64,9 @@ def real(plane: controlplane.ControlPlane) -> Cluster:
 
 
 @contextlib.asynccontextmanager
-async def embedded(folder: Path) -> AsyncIterator[Cluster]:
+async def embedded(folder: Path, *, node_grace: float = 10.0) -> AsyncIterator[Cluster]:
     """The embedded API behind a socket, with its controllers."""
-    core = backends.make_core()
+    core = backends.make_core(node_grace=node_grace)
     now = RealClock().now()
     authority = make_authority(now=now)
     files = write_pair(folder, "server", issue_server(authority, ["127.0.0.1"], now=now))
