@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 from runyard.cli import tartkubeletrun
-from runyard.cli.agentserve import HostPlan
+from runyard.cli.agentserve import HostPlan, server_ca
 from runyard.cli.main import run
+from runyard.cli.options import BadSetting
 from runyard.cli.tart_kubelet import REFUSED, Flags, tart_kubelet
 from runyard.clock import RealClock
+from runyard.http.tls import make_authority
 from runyard.sim.driver import SimDriver
 from runyard.vm.registry import Chosen, Opened, Traits
 
@@ -165,6 +167,15 @@ def test_metrics_of_a_host_in_a_tailnet_are_not_served_on_other_addresses() -> N
         )
         == ()
     )
+
+
+def test_a_file_without_certificates_is_refused_before_the_host_polls(tmp_path: Path) -> None:
+    path = tmp_path / "ca.pem"
+    path.write_text("-----BEGIN NOTHING-----\n")
+    with pytest.raises(BadSetting, match=r"--server-ca-file: .* contains no certificate"):
+        server_ca(path)
+    path.write_bytes(make_authority(now=0.0).certificate)
+    assert server_ca(path) == path.read_text().strip()
 
 
 @pytest.mark.parametrize(

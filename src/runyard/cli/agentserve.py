@@ -11,7 +11,7 @@ import msgspec
 from runyard.cli.cluster import cluster
 from runyard.cli.lifecycle import stop_on_signal, until
 from runyard.cli.options import BadSetting
-from runyard.cli.serverfiles import text_of
+from runyard.cli.serverfiles import authority
 from runyard.clock import Clock, RealClock
 from runyard.components import agent as component
 from runyard.components.hosting import open_host
@@ -81,7 +81,7 @@ async def serve_host(
 
 def server_ca(path: Path | None) -> str:
     """The certificates in the file of `--server-ca-file`; empty without one."""
-    return "" if path is None else text_of("--server-ca-file", path)
+    return "" if path is None else authority("--server-ca-file", path)
 
 
 def runner_archive(source: str, sha256: str) -> Archive | None:

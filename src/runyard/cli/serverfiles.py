@@ -141,23 +141,33 @@ def http_url(flag: str, url: str) -> str:
     return url.rstrip("/")
 
 
+def authority(flag: str, path: Path) -> str:
+    """The certificates in a file, of an authority that is to be trusted; `BadSetting` if there is none."""
+    from runyard.http.tls import TlsError, client_context
+
+    text = text_of(flag, path)
+    try:
+        client_context(text.encode())
+    except TlsError:
+        raise BadSetting(f"{flag}: {path} contains no certificate in PEM") from None
+    return text
+
+
 def transport_to(
     flag: str, url: str, *, ca: Path | None = None, ca_flag: str = "--github-ca-file"
 ) -> "HttpTransport":
     """A transport to a server; trusts only the given authority, if there is one."""
     from runyard.http.client import HttpTransport
-    from runyard.http.tls import TlsError, client_context
+    from runyard.http.tls import client_context
 
     parts = urlsplit(url)
     try:
         if parts.username is not None or parts.password is not None:
             raise BadSetting(f"{flag} contains a user name or a password. Remove it")
-        tls = None if ca is None else client_context(text_of(ca_flag, ca).encode())
+        tls = None if ca is None else client_context(authority(ca_flag, ca).encode())
         return HttpTransport(url, tls=tls)
     except ValueError:
         pass
-    except (ssl.SSLError, TlsError):
-        raise BadSetting(f"{ca_flag}: {ca} contains no certificate in PEM") from None
     raise BadSetting(f"{flag} is not a valid URL. Write it as https://HOST[/PATH]")
 
 
