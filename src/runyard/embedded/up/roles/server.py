@@ -21,7 +21,8 @@ from runyard.db import migrate
 from runyard.db.pooled import open_pool
 from runyard.dispatch.deps import Deps
 from runyard.dispatch.machine.table import Deadlines
-from runyard.dispatch.settings import Settings
+from runyard.dispatch.pools import PLATFORMS
+from runyard.dispatch.settings import Limit, Settings
 from runyard.embedded.up.context import Context
 from runyard.embedded.up.faults import with_faults
 from runyard.embedded.up.restarts import RestartReader
@@ -33,6 +34,13 @@ from runyard.telemetry.health import Health
 from runyard.telemetry.meter import Meter
 from runyard.xcresult.processor.deps import Deps as ProcessorDeps
 from runyard.xcresult.settings import Settings as Processing
+
+# One team's machine and those that join it: the hosts are the limit, until `runyard tenant set` sets another.
+_UNLIMITED = 1_000_000
+LIMITS = tuple(
+    Limit(platform=platform, vcpus=_UNLIMITED, memory_gb=_UNLIMITED)
+    for platform in PLATFORMS.values()
+)
 
 
 async def run(context: Context) -> None:
@@ -124,6 +132,7 @@ def settings(context: Context) -> Settings:
     return Settings(
         webhook_secrets=context.webhook_secrets(),
         seal_key=context.secrets().seal,
+        default_limits=LIMITS,
         intake="pull" if github is not None and github.pull else "webhook",
         runner_group=1 if github is None else github.runner_group,
         deadlines=Deadlines(offered=pace.offered, armed=pace.armed, draining=pace.draining),
