@@ -114,6 +114,13 @@ def test_the_end_of_a_pull_is_one_line_and_the_end_of_the_next_one_too() -> None
     assert lines == [0, 1, 0, 0, 1, 1, 0, 0, 1]
 
 
+def test_a_pull_that_begins_anew_has_no_rate_below_zero() -> None:
+    """The agent was killed while it pulled, and the next one begins at nothing."""
+    *_, anew, later = views_of([40, 80, 0, 10], every=24.0)
+    assert (anew.rate, anew.seconds_left) == (0.0, None)
+    assert (later.rate, later.seconds_left) == (100e6, 216.0)
+
+
 def test_a_pull_says_how_much_how_fast_and_how_long() -> None:
     *_, last = views_of([0, 10, 20, 30, 40, 50], every=24.0)
     assert last.line() == (

@@ -114,6 +114,8 @@ class Progress:
         key = (host, state.image)
         self._began.setdefault(key, now)
         samples = self._samples.setdefault(key, deque())
+        if samples and state.percent < samples[-1][1]:
+            samples.clear()  # it began anew: the agent was restarted, or tart tries again
         if not samples or samples[-1][1] != state.percent:
             samples.append((now, state.percent))
         while len(samples) > 2 and samples[1][0] < now - _WINDOW:
