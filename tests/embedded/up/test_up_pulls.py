@@ -114,6 +114,12 @@ def test_the_end_of_a_pull_is_one_line_and_the_end_of_the_next_one_too() -> None
     assert lines == [0, 1, 0, 0, 1, 1, 0, 0, 1]
 
 
+def test_an_error_of_several_lines_is_one_line_of_the_log() -> None:
+    failed = PullState(image=IMAGE, state="failed", error="no route\nto host")
+    (line,) = Progress().ended({"host-1": (failed,)}, 0.0)
+    assert line.endswith("no route to host")
+
+
 def test_a_pull_that_begins_anew_has_no_rate_below_zero() -> None:
     """The agent was killed while it pulled, and the next one begins at nothing."""
     *_, anew, later = views_of([40, 80, 0, 10], every=24.0)

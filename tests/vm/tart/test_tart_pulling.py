@@ -325,6 +325,19 @@ def test_a_failed_pull_is_a_typed_error_for_every_caller(
     do(scenario())
 
 
+def test_a_failed_pull_names_the_cause_and_not_what_tart_did_before(
+    host: Callable[..., Host],
+) -> None:
+    pulling = host("echo pulling x...; echo pulling manifest...; echo Error: oh >&2; exit 1")
+
+    async def scenario() -> None:
+        with pytest.raises(DriverFailed) as raised:
+            await pulling.pull()
+        assert str(raised.value) == f"tart pull of {IMAGE} failed with 1: Error: oh"
+
+    do(scenario())
+
+
 @pytest.mark.slow  # as above
 def test_no_process_is_left_when_the_pull_is_cancelled_twice(
     host: Callable[..., Host], witness: Witness

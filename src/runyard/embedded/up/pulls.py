@@ -141,7 +141,8 @@ class Progress:
             return ""
         self._ended[key] = how
         if state.state == "failed":
-            return f"{host} cannot get the image of its runners, and tries again: {state.error}"
+            error = " ".join(state.error.split())  # a log is read line by line
+            return f"{host} cannot get the image of its runners, and tries again: {error}"
         took = "" if began is None else f" in {duration(now - began)}"
         return f"{host} has pulled {state.image}{took}"
 

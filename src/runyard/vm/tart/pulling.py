@@ -37,7 +37,9 @@ from runyard.vm.tart.commands import Tart
 Progress = Callable[[PullProgress], None]
 
 _PERCENT = re.compile(r"[^\d%]{0,60}?(\d{1,3}(?:\.\d+)?)\s*%[^\d%]{0,60}")
-_BARE = re.compile(r"\s*\d{1,3}(?:\.\d+)?\s*%\s*")
+_STEP = re.compile(
+    r"\s*\d{1,3}(?:\.\d+)?\s*%\s*|pulling .*\.\.\."
+)  # progress: no cause of a failure
 _KEPT = 20  # lines of the end of the output, for the message of a failure
 _GB = 10**9
 
@@ -167,7 +169,7 @@ class Pulls:
                 steps=steps,
             ) as lines:
                 async for line in lines:
-                    if not _BARE.fullmatch(line.text):
+                    if not _STEP.fullmatch(line.text):
                         end.append(line.text)
         except NoProgress as error:
             raise Stalled(_stalled(image, found, settings.pull_stall)) from error
