@@ -29,7 +29,9 @@ Invariants:
 
 import asyncio
 import io
+import os
 import re
+import socket
 import ssl
 from types import SimpleNamespace
 from weakref import WeakKeyDictionary
@@ -296,6 +298,12 @@ def _payload(body: bytes) -> bytes | io.BytesIO | None:
 
 
 def _why(error: BaseException) -> str:
+    """Why a request failed: in the system's own words, without the library's, where no connection was made."""
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else None
+    if isinstance(cause, socket.gaierror):
+        return "its name cannot be resolved"
+    if cause is not None and cause.errno and not isinstance(cause, ssl.SSLError):
+        return os.strerror(cause.errno).lower()
     text = str(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
