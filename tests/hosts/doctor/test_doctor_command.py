@@ -199,7 +199,7 @@ def test_a_problem_ends_with_success(own: Path, capsys: pytest.CaptureFixture[st
     assert doctor("--only", "components", "--data", str(own)) == 1
     text = capsys.readouterr().out
     assert text.startswith("PROBLEMS\n  the fleet\n    components: ")
-    assert text.endswith("Next: Fix the 1 problem(s) above, then check again\n  runyard doctor\n")
+    assert text.endswith("Next: Fix the problems above (1), then check again\n  runyard doctor\n")
 
 
 @pytest.mark.usefixtures("own")

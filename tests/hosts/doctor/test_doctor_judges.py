@@ -204,6 +204,16 @@ def judged(id: CheckId, **more: object) -> Findings:
     return check.findings(Given(facts=facts("linux", **more)))
 
 
+def test_a_fleet_that_was_killed_sends_its_reader_to_read_a_log_of_each_component() -> None:
+    parts = tuple(Component(name=name, alive=False) for name in ("kube", "server", "host-1"))
+    (found,) = judged(CheckId.COMPONENTS, machine=Machine(running=True, components=parts))
+    assert render(found.reason) == "no response from kube, server, host-1"
+    assert "runyard up" in found.fixes[0].do
+    alive = (*parts, Component(name="operator", alive=True))
+    (found,) = judged(CheckId.COMPONENTS, machine=Machine(running=True, components=alive))
+    assert all("runyard up" not in fix.do for fix in found.fixes)
+
+
 @pytest.mark.parametrize(
     ("id", "machine", "expected"),
     [

@@ -18,7 +18,10 @@ from runyard.hosts.doctor.plans.findings import (
 )
 from runyard.hosts.doctor.plans.reasons import Found
 
-_LOGS = advice("read its log in the directory logs of the data directory")
+_LOGS = advice("read the log in the directory logs of the data directory")
+_RESTART = advice(
+    "if the fleet was just ended or killed: look again in a minute, and start it with `runyard up`"
+)
 _UNASKED = Found.MACHINE_UNASKED.because()
 
 
@@ -34,7 +37,8 @@ def components(given: Given) -> Findings:
         return ok(Found.MACHINE_STOPPED.because())
     silent = [each.name for each in machine.components if not each.alive]
     if silent:
-        return problem(Found.COMPONENT_SILENT.because(names=" and ".join(silent)), _LOGS)
+        fixes = (_RESTART, _LOGS) if len(silent) == len(machine.components) else (_LOGS,)
+        return problem(Found.COMPONENT_SILENT.because(names=", ".join(silent)), *fixes)
     return ok(Found.MACHINE_RUNS.because(count=len(machine.components)))
 
 

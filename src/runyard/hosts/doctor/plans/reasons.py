@@ -314,7 +314,7 @@ class Found(Code):
     MACHINE_RUNS = "machine-runs", "it runs, and {count:d} components respond"
     MACHINE_STOPPED = "machine-stopped", "it does not run"
     MACHINE_DAMAGED = "machine-damaged", "its data directory cannot be used: {why}"
-    COMPONENT_SILENT = "component-silent", "{names} does not respond"
+    COMPONENT_SILENT = "component-silent", "no response from {names}"
     CONDITIONS_WELL = "conditions-well", "no health condition fails"
     CONDITIONS_UNREAD = "conditions-unread", "the server did not report its health conditions"
     CONDITIONS_NOT_ASKED = "conditions-not-asked", "there are none while `runyard up` does not run"
@@ -335,7 +335,7 @@ class Found(Code):
 class Next(Code):
     """The next step for a new user."""
 
-    FIX = "fix", "Fix the {count:d} problem(s) above, then check again"
+    FIX = "fix", "Fix the problems above ({count:d}), then check again"
     NATIVE_PYTHON = "native-python", "Install runyard with a Python for Apple silicon"
     INSTALL_TART = "install-tart", "Install tart, which runs the macOS VMs"
     INSTALL_EXTRAS = "install-extras", "Install what `runyard up` needs"
