@@ -177,6 +177,18 @@ def test_a_pool_whose_runners_cannot_start_is_no_healthy_fleet_although_no_job_w
         assert unstarted((empty,), found, now=NOW) == ()
 
 
+def test_a_long_reason_is_not_cut_in_the_middle_of_a_word() -> None:
+    full = f"tart pull of registry/mac@sha256:{'a' * 64}: there isn't enough space"
+    for message in (full, "some words " * 100):
+        starting = {"waiting": {"reason": names.REASON_CREATE_FAILED, "message": message}}
+        status = [{"name": "r", "state": starting}]
+        found = runners(Cluster(pods=(pod("x", containerStatuses=status),)), (), cluster_at=NOW)
+        pool = Pool(name="mac", desired=1, starting=1)
+        late = unstarted((pool,), found, now=NOW)
+        shown = verdict((), Totals(), (OK,), (pool,), holds=Counter(), unstarted=late).text
+        assert shown.endswith((f"{full}.", " words …", " some …"))
+
+
 def test_every_hold_of_the_matcher_has_a_headline() -> None:
     for hold in Hold:
         shown = verdict((), Totals(waiting=1), (), (), holds=Counter({Constraint(hold.value): 1}))

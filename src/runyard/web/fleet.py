@@ -7,6 +7,7 @@ says so: a Pod without a slot has not polled for work yet, a slot without a Pod 
 from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
+from textwrap import shorten
 
 import msgspec
 
@@ -39,6 +40,7 @@ _ORDER = {
         ("failed", "unseen", "silent", "busy", "taking", "starting", "idle", "stopping")
     )
 }
+_LONGEST = 300  # characters of a reason; a reference with its digest takes a hundred
 _JUST_NOW = 5.0  # a younger slot may belong to a Pod that was created after the list
 
 
@@ -238,7 +240,7 @@ def _slot_state(slot: SlotRow) -> tuple[RunnerState, str]:
 
 
 def _with_reason(text: str, reason: str) -> str:
-    return f"{text}: {reason[:160]}" if reason else text
+    return f"{text}: {shorten(reason, _LONGEST, placeholder=' …')}" if reason else text
 
 
 def _unscheduled_reason(conditions: tuple[Condition, ...]) -> str:

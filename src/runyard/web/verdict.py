@@ -164,7 +164,8 @@ def unstarted(
 def _of_unstarted(pools: tuple[Unstarted, ...]) -> Verdict:
     first = pools[0]
     others = f" Also {', '.join(each.pool for each in pools[1:])}." if len(pools) > 1 else ""
-    text = f"None of its runners ({first.runners}) can start. The first: {first.why.rstrip('.')}.{others}"
+    why = first.why if first.why.endswith("…") else f"{first.why.rstrip('.')}."
+    text = f"None of its runners ({first.runners}) can start. The first: {why}{others}"
     return _verdict("warn", Headline.POOL_STUCK.because(pool=first.pool), text)
 
 

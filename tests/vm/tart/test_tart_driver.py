@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from collections.abc import AsyncIterator
@@ -108,6 +109,18 @@ def test_a_golden_vm_that_cannot_be_cloned_is_made_again_once() -> None:
         harness.tart.set("fail-clone", "1 Error: The file is damaged.", vm="second")
         with pytest.raises(DriverFailed, match="damaged"):
             await harness.driver.create(harness.spec(name="second"))
+
+    run(scenario)
+
+
+def test_a_clone_that_failed_names_its_image_and_not_an_option() -> None:
+    async def scenario(harness: TartHarness) -> None:
+        image = harness.put_image()
+        host = frozenset({image.partition("/")[0]})
+        harness.settings = msgspec.structs.replace(harness.settings, insecure=host)
+        harness.tart.set("fail-clone", "1 Error: The file is damaged.")
+        with pytest.raises(DriverFailed, match=f"tart clone {re.escape(image)} "):
+            await harness.reopened().create(harness.spec())
 
     run(scenario)
 

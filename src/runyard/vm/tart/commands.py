@@ -148,7 +148,7 @@ class Tart:
 
     async def _once(self, *argv: str, timeout: float) -> bytes:
         words = tuple(word for word in argv if word)
-        what = " ".join(words[:2])
+        what = " ".join([word for word in words if word != "--insecure"][:2])
         try:
             done = await proc.run(
                 (self.settings.binary, *words),
