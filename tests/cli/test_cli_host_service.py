@@ -21,18 +21,21 @@ from tests.vm.process_harness import IMAGE
 
 from runyard.cli import hostjoin, hostservice, servicehere
 from runyard.cli.agent import Flags, agent
+from runyard.cli.agentrun import NodeFlags, settings_of
 from runyard.cli.joinedagent import joined_host
 from runyard.cli.main import cli
 from runyard.cli.main import run as run_cli
 from runyard.cli.options import BadSetting
 from runyard.clock import RealClock
+from runyard.components.hosting import machine_size
 from runyard.embedded.lock import DirectoryLock
 from runyard.embedded.up.practice import IMAGES
 from runyard.hosts.joining import membership
 from runyard.hosts.joining.membership import MembershipFiles
+from runyard.sim.driver import SimDriver
 from runyard.vm.contract import VmSpec
 from runyard.vm.guest.image import build_image
-from runyard.vm.registry import Wanted, image_directory, open_driver
+from runyard.vm.registry import Chosen, Opened, Traits, Wanted, image_directory, open_driver
 
 PAGE = "docs/second-mac.md"
 assert hostjoin and hostservice  # loaded before a test replaces the clock that they take
@@ -184,6 +187,28 @@ def test_options_reach_the_agent_and_joining_again_replaces_all_of_them(
         *("--joined", "--data", str(data_of(linux)), "--driver", "process"),
         *("--listen", "127.0.0.1:0"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "pods"),
+    [((), 2), (("--vm-slots", "1"), 1), (("--vm-slots", "1", "--pods", "2"), 2)],
+)
+def test_a_seat_that_a_mac_keeps_for_its_owner_is_not_offered_to_pods(
+    tmp_path: Path, given: tuple[str, ...], pods: int
+) -> None:
+    """A second runner was bound to the host, and waited for a slot while other hosts were free."""
+    params = agent.make_context("agent", [*given, "--driver", "tart"]).params
+    flags = msgspec.convert(params | {"data": tmp_path, "images": tmp_path}, Flags)
+    opened = Opened(
+        driver=SimDriver(RealClock()),
+        name="tart",
+        why=Chosen.DRIVER_NAMED.because(),
+        traits=Traits(os="darwin", arch="arm64", runtime="tart"),
+    )
+    place = NodeFlags("127.0.0.1", (), "", "")
+    settings = settings_of(flags, "mini-2", opened, place)
+    assert settings.pods == pods
+    assert settings.memory_mb == machine_size(pods=pods).memory_mb * pods
 
 
 @pytest.mark.slow
@@ -373,6 +398,18 @@ def test_a_write_that_fails_after_the_join_names_the_fix(
 
 def full(*_: object, **__: object) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("option", [("--vm-slots", "1"), ("--runner-directory", "/opt/runner")])
+def test_a_machine_that_runs_processes_ignores_an_option_of_vms(
+    linux: Computer,
+    served: Served,
+    capsys: pytest.CaptureFixture[str],
+    option: tuple[str, str],
+) -> None:
+    assert join(served, "--driver", "process", *option) == 2
+    assert f"{option[0]} is of VMs, and hosts run processes" in capsys.readouterr().err
+    assert served.states() == ["valid"], "the token was not used"
 
 
 @pytest.mark.slow

@@ -71,6 +71,8 @@ BAD = {
     "an unknown option": ["--nope"],
     "two actions, the last of which removes": ["--install", "--uninstall"],
     "two actions": ["--uninstall", "--status"],
+    "slots of VMs for processes": ["--driver", "process", "--vm-slots", "1"],
+    "a directory in VMs for processes": ["--driver", "process", "--runner-directory", "/r"],
 }
 
 

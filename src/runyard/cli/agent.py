@@ -49,7 +49,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     runner_directory: str
     runner_archive: str
     runner_sha256: str
-    pods: int
+    pods: int | None
     pod_cpu_milli: int | None
     pod_memory_mb: int | None
     pod_disk_mb: int
@@ -162,9 +162,7 @@ SIZE: tuple[Option, ...] = (
     click.option(
         "--pods",
         type=click.IntRange(1, 110),
-        default=2,
-        show_default=True,
-        help="Largest number of Pods on this host.",
+        help="Largest number of Pods on this host.  [default: 2; of VMs as many as --vm-slots]",
     ),
     click.option(
         "--pod-cpu-milli",

@@ -116,9 +116,11 @@ def settings_of(flags: Flags, node: str, opened: Opened, place: NodeFlags) -> Se
     """The agent's settings by these flags."""
     if opened.name == "process":
         _check_images(flags)
-    share = machine_size(pods=flags.pods) if opened.name == "tart" else Size(pods=flags.pods)
+    # A Pod more than there are slots would wait here for one, and not go to another host.
+    pods = flags.pods or (flags.vm_slots if opened.name == "tart" else Size().pods)
+    share = machine_size(pods=pods) if opened.name == "tart" else Size(pods=pods)
     size = Size(
-        pods=flags.pods,
+        pods=pods,
         cpu_milli=flags.pod_cpu_milli or share.cpu_milli,
         memory_mb=flags.pod_memory_mb or share.memory_mb,
         disk_mb=flags.pod_disk_mb,

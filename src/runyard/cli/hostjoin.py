@@ -24,6 +24,7 @@ import msgspec
 
 from runyard.cli import hostservice
 from runyard.cli.options import BadSetting, Failed, labels_of
+from runyard.cli.pollerflags import check_no_vm_options
 from runyard.cli.servicehere import boot_words, show_said
 from runyard.clock import Clock, RealClock
 from runyard.embedded.lock import is_owned
@@ -217,7 +218,9 @@ def _described(opened: Opened) -> str:
 
 
 def _check_runner(flags: JoinFlags, opened: Opened) -> None:
-    """Refuse a runner that hosts with this driver cannot use."""
+    """Refuse a runner, and options of VMs, that hosts with this driver cannot use."""
+    if opened.name == "process":
+        check_no_vm_options(opened.why, slots=flags.slots, directory=flags.runner_directory)
     if not flags.runner:
         if flags.runner_sha256:
             raise BadSetting("--runner-sha256 is of the archive that --runner names. Give that too")

@@ -1,11 +1,14 @@
 """Flags of hosts that ask the dispatch server for jobs on behalf of their VMs."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from runyard.cli.options import Option
+from runyard.cli.options import BadSetting, Option
+
+if TYPE_CHECKING:
+    from runyard.wire.reasons import Reason
 
 
 class ArchiveSource(click.ParamType[str]):
@@ -55,3 +58,14 @@ POLLING: tuple[Option, ...] = (
     ),
     RUNNER_SHA256,
 )
+
+
+def check_no_vm_options(why: "Reason", *, slots: int | None, directory: str) -> None:
+    """Refuse options of VMs where hosts run processes, which would ignore them; `why` they do."""
+    from runyard.wire.reasons import render
+
+    for option, given in (("--vm-slots", slots), ("--runner-directory", directory)):
+        if given:
+            raise BadSetting(
+                f"{option} is of VMs, and hosts run processes ({render(why)}). Install tart, or remove {option}"
+            )

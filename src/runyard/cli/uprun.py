@@ -17,6 +17,7 @@ from runyard.cli.github_auth import GithubIdentity, github_identity
 from runyard.cli.githubcheck import usable
 from runyard.cli.githubflags import GithubFlags
 from runyard.cli.options import BadSetting
+from runyard.cli.pollerflags import check_no_vm_options
 from runyard.cli.serverfiles import address
 from runyard.cli.servicelog import service_log
 from runyard.cli.up_output import UpOutput, up_output
@@ -145,6 +146,8 @@ def _check_processes(flags: UpFlags, why: Reason) -> None:
             f"--image: hosts run processes, which use no VM image ({render(why)})."
             " Install tart, or remove --image"
         )
+    slots = None if flags.vm_slots == PODS else flags.vm_slots
+    check_no_vm_options(why, slots=slots, directory=flags.runner_directory)
     if flags.github is not None and not flags.runner:
         raise BadSetting(
             "--github needs --runner, an unpacked actions runner, where hosts run processes"
