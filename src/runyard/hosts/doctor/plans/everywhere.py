@@ -110,7 +110,10 @@ def memory(given: Given) -> Findings:
         return problem(Found.MEMORY_TOO_SMALL.because(total=total / GB), more)
     if mac and total < _TWO_VMS:
         reason = Found.MEMORY_FOR_ONE.because(total=total / GB)
-        return warning(reason, advice("keep one VM slot, or give a VM less memory"))
+        one = (
+            "run one VM at a time: give `runyard up` or `runyard host join` the option --vm-slots 1"
+        )
+        return warning(reason, advice(one))
     if total < _SMALL:
         reason = Found.MEMORY_SMALL.because(total=total / GB)
         return warning(reason, advice("use a machine with more memory for larger jobs"))
