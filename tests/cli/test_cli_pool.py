@@ -229,6 +229,11 @@ WARNINGS: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
     "cordoned": ({"spec": {"unschedulable": True}}, (), "mini-1 cordoned"),
     "not ready": ({"ready": "False"}, (), "not ready"),
     "more runners than slots": ({}, ("--replicas", "3"), "2 slots, and their pools ask for 3"),
+    "larger than a slot's share": (
+        {},
+        ("--replicas", "2", "--cpu", "6"),
+        "1 of its 2 runners has room: each has 6 cores and 8192 MiB. On every slot fit --cpu 5 --memory 8192Mi",
+    ),
 }
 
 

@@ -263,7 +263,32 @@ def problems(
             f"the hosts of {pool.spec.fleet_selector} have {slots} slots, and their pools ask for {wanted} runners:"
             " some wait until a slot is free. Lower the replicas of a pool, or add a host"
         )
+    else:
+        found.append(_no_room(pool, tuple(node for node in nodes if _selects(pool, node))))
     return [each for each in found if each]
+
+
+def _no_room(pool: RunnerPool, hosts: tuple[Node, ...]) -> str:
+    """That slots are too small for the pool's runners: a host that joins may be smaller than the first one."""
+    wanted, room = pool.spec.replicas, sum(_room(pool, node) for node in hosts)
+    if not 0 < room < wanted:
+        return ""
+    share = _slot(hosts)
+    size = f"{pool.spec.pod_cpu_milli / 1000:g} cores and {pool.spec.pod_memory_mb} MiB"
+    fix = "Give a smaller --cpu and --memory"
+    if share:
+        cpu, memory = share["podCPUMilli"] / 1000, share["podMemoryMB"]
+        fix = f"On every slot fit --cpu {cpu:g} --memory {memory}Mi"
+    has = "has" if room == 1 else "have"
+    return f"only {room} of its {wanted} runners {has} room: each has {size}. {fix}"
+
+
+def _room(pool: RunnerPool, node: Node) -> int:
+    """How many runners of this pool fit on an empty host."""
+    cpu, memory, slots = _size(node)
+    by_cpu = cpu // pool.spec.pod_cpu_milli if cpu and pool.spec.pod_cpu_milli else slots
+    by_memory = memory // pool.spec.pod_memory_mb if memory and pool.spec.pod_memory_mb else slots
+    return min(slots, by_cpu, by_memory)
 
 
 def _group(pool: RunnerPool) -> tuple[str, str]:
