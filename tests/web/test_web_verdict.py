@@ -189,6 +189,12 @@ def test_a_long_reason_is_not_cut_in_the_middle_of_a_word() -> None:
         assert shown.endswith((f"{full}.", " words …", " some …"))
 
 
+@pytest.mark.parametrize("hold", list(Constraint))
+def test_a_headline_about_one_job_speaks_of_several(hold: Constraint) -> None:
+    title = verdict((), Totals(waiting=1), (OK,), (), holds=Counter({hold: 1})).title
+    assert not {"they", "their", "them", "are"} & set(title.split()), title
+
+
 def test_every_hold_of_the_matcher_has_a_headline() -> None:
     for hold in Hold:
         shown = verdict((), Totals(waiting=1), (), (), holds=Counter({Constraint(hold.value): 1}))

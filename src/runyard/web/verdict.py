@@ -62,14 +62,14 @@ _HOLDS = {
     ),
     Constraint.NO_RUNNER: _Held(" for an idle runner"),
     Constraint.TENANT_CAP: _Held(
-        " for their tenant's budget",
-        "They start when a job of the tenant ends, or when its limit is raised (runyard tenant set).",
+        " for budget of the tenant",
+        "A job starts when another one of the tenant ends, or when its limit is raised (runyard tenant set).",
     ),
     Constraint.PAUSED: _Held(
-        " until their tenant is resumed", "Resume it with runyard tenant resume."
+        " until the tenant is resumed", "Resume it with runyard tenant resume."
     ),
     Constraint.APPROVAL: _Held(" for an approval at GitHub"),
-    Constraint.ASKED_FIRST: _Held(" until GitHub confirms that they are still queued"),
+    Constraint.ASKED_FIRST: _Held(" until GitHub confirms what is still queued"),
     Constraint.UNEXAMINED: _Held(" until the server has read the pools"),
     Constraint.NEXT: _Held(" to be matched"),
 }
