@@ -207,7 +207,7 @@ def _replicas(spec: Spec, wanted: Spec, options: Options) -> tuple[str, ...]:
         return ()
     command = _command(options, replicas=str(slots), **_other_size(spec, wanted))
     line = (
-        f"the pool {practice.POOL} keeps its {has} runners; these hosts have {slots} VM slots."
+        f"the pool {practice.POOL} keeps its number of runners, {has}; the VM slots of these hosts are {slots}."
         f" Change it with {command}"
     )
     return (line,)
