@@ -13,6 +13,7 @@
 Invariants:
 - The record exists before tart is asked to make the VM, so a VM of ours is always known as one.
 - No other user can read any of it. The token is in `env` and `token`, or in `state`, only.
+- What a guest has made in the shares `token` and `status` does not keep its VM from being removed.
 """
 
 import contextlib
@@ -130,11 +131,13 @@ class TartDirectory(ShimDirectory):
     def remove(self) -> None:
         """Removes all of it, secrets first; raises OSError."""
         for path in self.secrets():
-            path.unlink(missing_ok=True)
+            if path.is_symlink() or not path.is_dir():  # a guest may have made a directory of it
+                path.unlink(missing_ok=True)
         gone = self.path.with_name(f".gone-{os.getpid()}-{self.name}")
         shutil.rmtree(gone, ignore_errors=True)
         self.path.rename(gone)
         with _held(gone):
+            _open_up(gone)
             shutil.rmtree(gone)
 
     def forget_start(self) -> None:
@@ -171,7 +174,17 @@ def sweep(vms: Path) -> None:
     for path in sorted(vms.glob(".*")):
         with contextlib.suppress(OSError), _held(path) as ours:
             if ours:
+                _open_up(path)
                 shutil.rmtree(path, ignore_errors=True)
+
+
+def _open_up(path: Path) -> None:
+    """Makes all its directories removable: a guest chooses the modes of those in its shares. No link is followed."""
+    for folder, names, _ in os.walk(path):
+        for name in names:
+            inner = Path(folder, name)
+            if not inner.is_symlink():
+                inner.chmod(0o700)
 
 
 @contextlib.contextmanager
