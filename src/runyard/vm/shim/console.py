@@ -41,7 +41,9 @@ class Console:
 
     def _rotate(self) -> None:
         if self._file >= 0:
-            os.close(self._file)
+            # Forgotten first: if what follows fails, its number soon belongs to another file.
+            handle, self._file, self._remaining = self._file, -1, 0
+            os.close(handle)
             os.replace(self._path, f"{self._path}.1")  # noqa: PTH105 pathlib is slow to import
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         self._file = os.open(self._path, flags, 0o600)
