@@ -101,6 +101,10 @@ def test_an_output_that_is_no_list_is_an_error_and_not_an_empty_host(output: byt
         (1, "Error: The file couldn't be saved because there isn't enough space.", contract.NoSpace),
         (1, "Error: write: No space left on device", contract.NoSpace),
         (1, "Error: database or disk is full", contract.NoSpace),
+        (1, "You can’t save the file “disk.img” because the volume “Macintosh HD” is out of space.", contract.NoSpace),
+        (1, "Error: there isn’t enough free disk space", contract.NoSpace),
+        (1, 'Error: UnexpectedHTTPStatusCode(when: "x", code: 404, details: "does not exist")', contract.ImageMissing),
+        (1, 'Error: UnexpectedHTTPStatusCode(when: "x", code: 503, details: "code: 404")', contract.Unreachable),
         (1, 'Error: UnexpectedHTTPStatusCode(when: "pulling", code: 404, details: "{}")', contract.ImageMissing),
         (1, 'Error: UnexpectedHTTPStatusCode(when: "pulling manifest", code: 401, details: "")', contract.Unauthorized),
         (1, 'Error: CredentialsNotFound(host: "ghcr.io")', contract.Unauthorized),
@@ -119,6 +123,14 @@ def test_a_message_of_tart_becomes_a_typed_error(
     found = failure("clone of a", code, message)
     assert type(found) is kind
     assert "clone of a" in str(found) and message[:30] in str(found)
+
+
+def test_a_registrys_long_answer_hides_why_it_refused() -> None:
+    page = "\n".join(["<p>down for maintenance</p>"] * 100)
+    error = f'pulling manifest...\nError: UnexpectedHTTPStatusCode(when: "x", code: 503, details: "{page}")'
+    found = failure("pull of a", 1, error)
+    assert type(found) is contract.Unreachable
+    assert "pull of a: Error: UnexpectedHTTPStatusCode" in str(found) and len(str(found)) < 1000
 
 
 def test_a_guest_that_prints_tarts_refusal_was_not_refused() -> None:

@@ -26,6 +26,7 @@ from runyard.vm.contract import (
 from runyard.vm.tart.refusal import NO_SLOT
 
 _LONGEST = 500  # characters of tart's message that are passed on
+_READ = 1 << 18  # characters of the end of its output that are looked at: it quotes what a registry answered
 
 
 class DoesNotExist(DriverFailed):
@@ -45,24 +46,29 @@ class Incomplete(DriverFailed):
 
 
 _NO_SPACE = "free space, or let images be collected that no Pod uses"
+_FULL = (
+    r"(?i:isn['’]t enough (free )?(disk )?space|out of space|no space left on device"
+    r"|(disk|volume) is (\d+ ?% )?full)"
+)
 _NO_AGENT = r"Failed to connect to the VM using its control socket"
+_STATUS = r"UnexpectedHTTPStatusCode\((?:(?!code: ).)*code: "  # of the answer, not one that it quotes
 _OFFLINE = (
-    r"UnexpectedHTTPStatusCode\(.*code: (408|429|5\d\d)\b|NSURLErrorDomain|timed out"
+    r"NSURLErrorDomain|timed out"
     r"|[Cc]ould not connect|connection was lost|appears to be offline"
     r"|hostname could not be found|Connection (refused|reset)|network is unreachable"
 )
 _OTHER_PULL = r"waiting for lock\b"
-_REFUSED = (
-    r"UnexpectedHTTPStatusCode\(.*code: (401|403)\b|AuthFailed|CredentialsNotFound|UNAUTHORIZED"
-    r"|access to the resource is denied"
-)
+_REFUSED = r"AuthFailed|CredentialsNotFound|UNAUTHORIZED|access to the resource is denied"
+_LOG_IN = "log in with `tart login`, or set TART_REGISTRY_USERNAME and TART_REGISTRY_PASSWORD"
+_NAME = "check its name and digest in the registry"
+_LATER = "it is tried again later"
+# The first that fits counts. What a registry answered comes first: the text that it sent may look like the others.
 _RULES: tuple[tuple[str, type[VmError], str], ...] = (
+    (rf"{_STATUS}(401|403)\b", Unauthorized, _LOG_IN),
+    (rf"{_STATUS}404\b", ImageMissing, _NAME),
+    (rf"{_STATUS}(408|429|5\d\d)\b", Unreachable, _LATER),
     (NO_SLOT, SlotsFull, "wait until one of the running VMs ends"),
-    (
-        r"isn['’]t enough space|database or disk is full|No space left on device",
-        NoSpace,
-        _NO_SPACE,
-    ),
+    (_FULL, NoSpace, _NO_SPACE),
     (r"\bmissing some of its files\b", Incomplete, "it is to be deleted and made again"),
     (r"\bdoes not exist\b", DoesNotExist, ""),
     (r"\bis not running\b", NotRunning, ""),
@@ -73,17 +79,9 @@ _RULES: tuple[tuple[str, type[VmError], str], ...] = (
         "use an image with tart's guest agent, or wait until it has booted",
     ),
     (r"no IP address found", Unreachable, "it may still boot"),
-    (
-        _REFUSED,
-        Unauthorized,
-        "log in with `tart login`, or set TART_REGISTRY_USERNAME and TART_REGISTRY_PASSWORD",
-    ),
-    (
-        r"UnexpectedHTTPStatusCode\(.*code: 404\b|manifest unknown|NAME_UNKNOWN",
-        ImageMissing,
-        "check its name and digest in the registry",
-    ),
-    (_OFFLINE, Unreachable, "it is tried again later"),
+    (_REFUSED, Unauthorized, _LOG_IN),
+    (r"manifest unknown|NAME_UNKNOWN", ImageMissing, _NAME),
+    (_OFFLINE, Unreachable, _LATER),
 )
 _COMPILED: tuple[tuple[re.Pattern[str], Callable[[str], VmError], str], ...] = tuple(
     (re.compile(pattern, re.DOTALL), kind, fix) for pattern, kind, fix in _RULES
@@ -92,10 +90,13 @@ _COMPILED: tuple[tuple[re.Pattern[str], Callable[[str], VmError], str], ...] = t
 
 def failure(what: str, code: int, stderr: str) -> VmError:
     """The error for a command of tart that failed; `what` is the command and its object, as `clone of web-1`."""
-    message = stderr.strip()[-_LONGEST:] or f"it exited with {code} without a message"
+    text = stderr.strip()[-_READ:]
     for pattern, kind, fix in _COMPILED:
-        if pattern.search(message):
+        if found := pattern.search(text):
+            line = text.rfind("\n", 0, found.start()) + 1
+            message = text[line : line + _LONGEST].strip()
             return kind(f"tart {what}: {message}{'; ' if fix else ''}{fix}")
+    message = text[-_LONGEST:] or f"it exited with {code} without a message"
     return DriverFailed(f"tart {what} failed with {code}: {message}")
 
 
