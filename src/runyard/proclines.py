@@ -58,6 +58,8 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
     growing: tuple[Path, ...] | Callable[[], tuple[Path, ...]] = ()
     advances: Callable[[Line], bool] = lambda _: True
     grew: Callable[[], None] = lambda: None  # called when growth was found
+    # Whether something has advanced since the last question that is in neither lines nor files.
+    moved: Callable[[], bool] = lambda: False
 
 
 class _Splitter:
@@ -208,6 +210,8 @@ class Lines:
             if before is not None and any(sizes[path] > before.get(path, 0) for path in sizes):
                 self._advanced = now
                 stall.grew()
+        if stall.moved():
+            self._advanced = now
         if now - self._advanced >= stall.seconds:
             raise Stalled(f"{self._name} made no progress for {stall.seconds:g} s")
 

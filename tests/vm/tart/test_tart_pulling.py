@@ -253,6 +253,23 @@ def test_a_pull_that_waits_for_the_one_before_it_is_reported_and_not_ended(
     do(scenario())
 
 
+@pytest.mark.slow  # longer than the time without progress
+def test_a_pull_is_ended_although_the_one_before_it_shows_new_percentages(
+    host: Callable[..., Host],
+) -> None:
+    """Nothing grows on the disk until the one before it is complete."""
+    advances = "n=1; while [ $n -lt 50 ]; do echo $n%; n=$((n+1)); sleep 0.05; done"
+    waits = "echo waiting for lock...; sleep 2.5; echo 100%"
+    pulling = host(f"case $2 in {IMAGE}) {advances};; *) {waits};; esac", pull_stall=1.0)
+    reports: list[PullProgress] = []
+
+    async def scenario() -> None:
+        await asyncio.gather(pulling.pull(), pulling.pulls.pull(SECOND, reports.append))
+        assert len(reports) > 10  # callers have a deadline of their own
+
+    do(scenario())
+
+
 def test_a_pull_that_stands_still_is_ended_while_another_one_advances(
     host: Callable[..., Host],
 ) -> None:

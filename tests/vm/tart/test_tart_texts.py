@@ -175,6 +175,7 @@ def test_only_tarts_own_complaint_means_that_the_agent_is_away() -> None:
         ("100%", 100),
         ("disk: 37%", 37),
         ("50% of the disk", 50),
+        ("\x1b[1A\x1b[2K60%\x1b[0m", 60),
         ("pulling…", None),
         ("layer 3 of 7: 12%", None),  # whose percentage it is cannot be known
         ("Error: the volume is 100% full", None),

@@ -26,7 +26,9 @@ from runyard.vm.contract import (
 from runyard.vm.tart.refusal import NO_SLOT
 
 _LONGEST = 500  # characters of tart's message that are passed on
-_READ = 1 << 18  # characters of the end of its output that are looked at: it quotes what a registry answered
+_READ = (
+    1 << 18
+)  # characters of the end of its output that are looked at: it quotes what a registry answered
 
 
 class DoesNotExist(DriverFailed):
@@ -51,7 +53,9 @@ _FULL = (
     r"|(disk|volume) is (\d+ ?% )?full)"
 )
 _NO_AGENT = r"Failed to connect to the VM using its control socket"
-_STATUS = r"UnexpectedHTTPStatusCode\((?:(?!code: ).)*code: "  # of the answer, not one that it quotes
+_STATUS = (
+    r"UnexpectedHTTPStatusCode\((?:(?!code: ).)*code: "  # of the answer, not one that it quotes
+)
 _OFFLINE = (
     r"NSURLErrorDomain|timed out"
     r"|[Cc]ould not connect|connection was lost|appears to be offline"

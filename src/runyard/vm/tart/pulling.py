@@ -36,11 +36,11 @@ from runyard.vm.tart.commands import Tart
 
 Progress = Callable[[PullProgress], None]
 
+_CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")  # of a terminal, by which a line is repainted
 _PERCENT = re.compile(r"[^\d%]{0,60}?(\d{1,3}(?:\.\d+)?)\s*%[^\d%]{0,60}")
-_STEP = re.compile(
-    r"\s*\d{1,3}(?:\.\d+)?\s*%\s*|pulling .*\.\.\."
-)  # progress: no cause of a failure
-_KEPT = 20  # lines of the end of the output, for the message of a failure
+# Progress, which is no cause of a failure.
+_STEP = re.compile(r"\s*\d{1,3}(?:\.\d+)?\s*%\s*|pulling .*\.\.\.")
+_KEPT = 200  # lines of the end of the output, for the message of a failure: it may quote a page of a registry
 _GB = 10**9
 
 
@@ -76,6 +76,7 @@ class _Pull:
         self.written: Callable[[], int] = lambda: 0  # bytes that are on the disk
         self.percent: float | None = None
         self.waits = False  # until tart's pull before it, from the same registry, has ended
+        self._moved = False  # whether that one has advanced
 
     @property
     def progress(self) -> PullProgress:
@@ -96,6 +97,16 @@ class _Pull:
         self.percent = percent
         self.report()
         return True
+
+    def follow(self) -> None:
+        """The pull that it waits for has advanced."""
+        self._moved = True
+        self.report()
+
+    def moved(self) -> bool:
+        """Whether that was so since the last question."""
+        moved, self._moved = self._moved, False
+        return moved
 
     def report(self) -> None:
         """Pass the progress on to every caller."""
@@ -155,8 +166,9 @@ class Pulls:
         stall = Stall(
             seconds=settings.pull_stall,
             growing=lambda: self._growing(found),
-            advances=found.advances,
+            advances=lambda line: found.advances(line) and self._pass_on(found),
             grew=found.report,
+            moved=found.moved,
         )
         steps: SignalSteps = ((signal.SIGINT, settings.pull_ending), (signal.SIGTERM, GRACE))
         end: deque[str] = deque(maxlen=_KEPT)
@@ -177,6 +189,13 @@ class Pulls:
             raise DriverFailed(f"pull of {image}: {error}") from error
         if lines.code != 0:
             raise errors.failure(f"pull of {image}", lines.code, "\n".join(end))
+
+    def _pass_on(self, found: _Pull) -> bool:
+        """Let the pulls that wait for this one know that it has advanced."""
+        for each in self._running.values():
+            if each.waits and each.registry == found.registry:
+                each.follow()
+        return True
 
     def _check_space(self, image: str, found: _Pull) -> None:
         """End a pull that cannot succeed before it begins: an image takes no less than what is downloaded."""
@@ -223,6 +242,7 @@ def _stalled(image: str, found: _Pull, seconds: float) -> str:
 
 def percent_of(text: str) -> float | None:
     """The percentage that a line shows, with or without words around it; None for other lines and for errors."""
+    text = _CODES.sub("", text)
     found = None if text.startswith(("Error", "error")) else _PERCENT.fullmatch(text)
     return min(100.0, float(found[1])) if found else None
 
