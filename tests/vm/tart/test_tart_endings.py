@@ -19,6 +19,41 @@ def test_the_guest_is_asked_before_tart_powers_it_off() -> None:
     run(scenario)
 
 
+def wrapped(harness: TartHarness, script: str) -> None:
+    """Let the driver run this script instead of tart; it may go on with tart itself."""
+    program = harness.root / "wrapped"
+    program.write_text(f'#!/bin/sh\n{script}\nexec {harness.tart.program} "$@"\n')
+    program.chmod(0o755)
+    harness.settings = msgspec.structs.replace(harness.settings, binary=str(program))
+    harness.driver = harness.reopened()
+
+
+def test_a_guest_that_is_stopped_before_tart_runs_it_is_powered_off_unasked() -> None:
+    async def scenario(harness: TartHarness) -> None:
+        wrapped(harness, 'case "$1" in run) sleep 1 ;; esac')
+        harness.put_image()
+        await harness.driver.create(harness.spec())
+        await harness.driver.start(NAME)
+        await harness.driver.stop(NAME, grace=30)
+        ended = await harness.view()
+        assert ended is not None and ended.state is VmState.EXITED
+        assert not harness.tart.journal("stop")
+
+    run(scenario)
+
+
+def test_why_tart_does_not_run_a_vm_is_only_in_its_log() -> None:
+    async def scenario(harness: TartHarness) -> None:
+        wrapped(harness, 'case "$1" in run) echo "Error: no such share" >&2; exit 1 ;; esac')
+        harness.put_image()
+        await harness.driver.create(harness.spec())
+        await harness.driver.start(NAME)
+        ended = await harness.exited()
+        assert "Error: no such share" in ended.exit_reason and ended.exit_status == 1
+
+    run(scenario)
+
+
 def test_a_guest_without_an_agent_is_powered_off_after_its_grace() -> None:
     async def scenario(harness: TartHarness) -> None:
         harness.tart.set("no-agent")
@@ -34,15 +69,8 @@ def test_a_guest_without_an_agent_is_powered_off_after_its_grace() -> None:
 
 def test_a_guest_without_sudo_is_asked_without_it() -> None:
     async def scenario(harness: TartHarness) -> None:
-        program = harness.root / "without-sudo"
-        program.write_text(
-            "#!/bin/sh\n"
-            'case "$1 $3" in "exec sudo") echo "sudo: command not found" >&2; exit 127 ;; esac\n'
-            f'exec {harness.tart.program} "$@"\n'
-        )
-        program.chmod(0o755)
-        harness.settings = msgspec.structs.replace(harness.settings, binary=str(program))
-        harness.driver = harness.reopened()
+        refuses = 'echo "sudo: command not found" >&2; exit 127'
+        wrapped(harness, f'case "$1 $3" in "exec sudo") {refuses} ;; esac')
         await harness.up("handles-term")
         await harness.driver.stop(NAME, grace=30)
         ended = await harness.view()

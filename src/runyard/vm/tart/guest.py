@@ -34,6 +34,7 @@ _REFUSES_WITHIN = 10.0  # seconds; a macOS guest has no job so soon
 _COMMAND = 15.0  # seconds for one command of tart
 _STOP = 3.0  # seconds that `tart stop` gets before `tart run` is interrupted directly
 _VNC, _PASSWORD = b"vnc://", re.compile(rb"vnc://:[^@\s]*@")
+_OUTPUT_END = 500  # bytes of tart's output of which the last line is the reason of a failure
 _LONGEST = 200  # bytes of an address with its password
 
 
@@ -46,13 +47,16 @@ class TartGuest(Guest):
         # First the one that the guest removes. They do not depend on the order, which may be damaged.
         self._copies = [f"{vm}/token/sa_token", f"{vm}/env/sa_token"]
         self._held = b""  # the end of the output, if it may be the beginning of a password
+        self._printed = b""  # the end of what may be kept of the output
 
     def visible(self, data: bytes) -> bytes:
         """Hides the password of tart's VNC server."""
         text = self._held + data
         end = _end_of_what_is_known(text) if data else len(text)
         self._held = text[end:]
-        return _PASSWORD.sub(b"vnc://:REDACTED@", text[:end])
+        shown = _PASSWORD.sub(b"vnc://:REDACTED@", text[:end])
+        self._printed = (self._printed + shown)[-_OUTPUT_END:]
+        return shown
 
     def last_calls(self) -> list[tuple[Callable[[], None], float]]:
         """`tart stop` first; if that hangs, `tart run` is interrupted with all its processes."""
@@ -86,9 +90,14 @@ class TartGuest(Guest):
 
         If the host polls, the runner's end comes first: a guest that is gone before has lost its job, or got none.
         """
+        why = super().ended(status)
+        lines = self._printed.decode(errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        if last and status is not None and status > 0:
+            why = f"{why}; tart run: {last}"
         if self.order.get("polling"):
-            return f"the VM ended before its runner did: {super().ended(status)}"
-        return "" if status == 0 else super().ended(status)
+            return f"the VM ended before its runner did: {why}"
+        return "" if status == 0 else why
 
     def is_gone(self) -> bool:
         """Whether tart no longer lists it as running; otherwise it is powered off, and the question is asked again."""

@@ -25,6 +25,7 @@ from runyard.vm.shim.directory import ShimState
 from runyard.vm.shim.orders import polling_order
 from runyard.vm.tart.commands import Tart
 from runyard.vm.tart.directory import StoredSpec, TartDirectory
+from runyard.vm.tart.errors import NotRunning
 from runyard.vm.tart.golden import Goldens
 from runyard.vm.tart.slots import Slots
 
@@ -197,7 +198,7 @@ class Lifecycle:
         while directory.alive():
             try:
                 await self._tart.execute(directory.name, *command)
-            except Unreachable:  # it may still boot
+            except (Unreachable, NotRunning):  # it may still boot, or be about to
                 await self._clock.sleep(self._tart.settings.ask_again)
             except (
                 VmError
