@@ -130,6 +130,49 @@ def test_a_runner_whose_command_never_reached_the_guest_is_started_again(tmp_pat
     assert (tmp_path / "runs").read_text() == "again\n" * 4
 
 
+@pytest.mark.parametrize("phase", ["prepare", "poll", "run", "look"])
+def test_a_vm_ends_because_a_program_is_missing_for_a_moment(tmp_path: Path, phase: str) -> None:
+    """As while tart, or this package, is upgraded."""
+    poller = tmp_path / "poller"
+    poller.write_text('#!/bin/sh\nprintf \'\\n{"jit": "x", "env": {}}\'\n', encoding="utf-8")
+    poller.chmod(0o755)
+    up = tmp_path / "up"  # a pipe that is opened when the shell has read its program
+    os.mkfifo(up)
+    script = GUEST.format(check=f"exit {WORKER}").replace("exec sleep", f": >{up}; exec sleep")
+    play = Play(tmp_path, script, poller=[str(poller)])
+    program = poller if phase == "poll" else tmp_path / "guest"
+    away = tmp_path / "away"
+    now = 0.0
+    for each in ("prepare", "poll", "run", "look"):
+        now += IDLE if each == "look" else 1.0
+        if each == phase:
+            program.rename(away)
+            play.polling.work(now)
+            assert play.host.ended == []
+            away.rename(program)
+            now += IDLE
+        play.polling.work(now)
+        if each == "run":
+            up.read_bytes()
+        else:
+            play.child(now)
+    assert play.host.ended == []
+    end_runner(play)
+
+
+def test_a_program_that_stays_missing_is_named(tmp_path: Path) -> None:
+    play = Play(tmp_path, "exit 0")
+    (tmp_path / "guest").unlink()
+    play.polling.work(0.0)
+    play.polling.work(40.0)
+    assert b"a program cannot be started" in play.shown and play.host.ended == []
+    play.polling.work(901.0)
+    assert [why.partition(":")[0] for why, _ in play.host.ended] == [
+        "the guest did not answer within 900 s"
+    ]
+    assert "No such file" in play.host.ended[0][0]
+
+
 def test_a_guest_that_never_gets_ready_says_why_and_each_reason_once(tmp_path: Path) -> None:
     play = Play(tmp_path, f'cat {tmp_path}/why >&2; exit "$(cat {tmp_path}/code)"')
     (tmp_path / "code").write_text("1")

@@ -146,11 +146,7 @@ class Shim:
     def _poll(self) -> float | None:
         if self._polling is None or self._ending:
             return None
-        try:
-            return self._polling.work(time.monotonic())
-        except OSError as error:
-            self.end(f"the host cannot poll for the guest: {error}")
-            return 0.0
+        return self._polling.work(time.monotonic())
 
     # Each handler gets the bytes that arrived; empty bytes mean that the other end was closed.
 

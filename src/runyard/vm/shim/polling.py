@@ -20,6 +20,7 @@ Invariants:
 - An archive that arrived whole and cannot be unpacked ends the VM: no later attempt reads another one.
 - A command in a guest counts only by what it printed or by a code of its own: an agent of the guest that does not
   answer ends the command with 1 as well. A runner is started again only if the first attempt has started nothing.
+- A program that cannot be started now, because it is being upgraded, is an attempt that failed: no VM ends for it.
 - The token's file is removed before the job starts, and at the end in any case. The JIT configuration is on no disk
   and in no argument of a process of the host.
 - Nothing here needs the agent or, once the job runs, the server.
@@ -160,12 +161,12 @@ class Polling:
         self.reached = False  # whether the guest has answered
 
     def work(self, now: float) -> float:
-        """Begins what is due; returns the seconds until something is. Raises OSError."""
+        """Begins what is due; returns the seconds until something is."""
         self._answer_by = self._answer_by or now + self._order["boot"]
         if not self._pid and now >= self._due:
-            self._begin(now)
+            self._attempt(now)
         if self._pid and self._until and now >= self._until:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._pid, signal.SIGKILL)
             self._until = now + _ATTEMPT
         if self._active and self._begin == self._poll:  # the poller lives
@@ -175,6 +176,16 @@ class Polling:
         due += [self._until] if self._until else []
         due += [self._check_until if self._check else self._check_due] if self._check_due else []
         return max(0.0, min(due) - now) if due else _ATTEMPT
+
+    def _attempt(self, now: float) -> None:
+        try:
+            self._begin(now)
+        except OSError as error:
+            why = f"a program cannot be started: {error}"
+            self._show_failure(why, now)
+            self._until, self._due = 0.0, now + _AGAIN
+            self._text = self._first = why.encode()
+            self._end(1, now)
 
     def child_ended(self, pid: int, status: int, now: float) -> bool:
         """Whether this child was one of ours; goes on to what follows its end."""
@@ -248,7 +259,9 @@ class Polling:
                 os.close(handle)
 
     def _polled(self, status: int, now: float) -> None:
-        os.close(self._held)
+        held, self._held = self._held, -1
+        if held >= 0:
+            os.close(held)
         try:
             found = json.loads(self._received())
         except ValueError:  # it was killed: poll again
@@ -319,10 +332,12 @@ class Polling:
         """Looks whether the runner has a job when that is due; ends a look that takes too long."""
         if self._check and now >= self._check_until:
             self._check_until = now + _IDLE_CHECK
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._check, signal.SIGKILL)
         if self._check_due and now >= self._check_due and not self._check:
-            self._check, self._check_until = self._in_guest(HAS_JOB), now + _IDLE_CHECK
+            self._check_due = now + _IDLE_AGAIN  # of a look that cannot be begun
+            with contextlib.suppress(OSError):
+                self._check, self._check_until = self._in_guest(HAS_JOB), now + _IDLE_CHECK
 
     def _checked(self, status: int, now: float) -> None:
         self._check, self._check_due = 0, now + _IDLE_AGAIN
