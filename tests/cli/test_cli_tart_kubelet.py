@@ -63,6 +63,14 @@ def test_every_flag_is_read() -> None:
     assert parsed("--scrape-allowed-cidr", "10.1.2.3/8").scrape_allowed_cidr == ("10.0.0.0/8",)
 
 
+def test_a_relative_path_of_tart_is_another_program_for_a_shim(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # a shim runs in another one
+    assert parsed("--tart-binary=bin/tart").tart_binary == str(tmp_path / "bin" / "tart")
+    assert parsed("--tart-binary=tart").tart_binary == "tart"
+
+
 def test_variables_are_read_where_a_flag_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {
         "NODE_NAME": "mini-1",

@@ -19,7 +19,14 @@ import click
 import msgspec
 
 from runyard.cli.main import run
-from runyard.cli.options import DRIVERS, INSECURE_REGISTRY, VM_SLOTS, labels_of, with_options
+from runyard.cli.options import (
+    DRIVERS,
+    INSECURE_REGISTRY,
+    VM_SLOTS,
+    Program,
+    labels_of,
+    with_options,
+)
 from runyard.cli.pollerflags import POLLING
 from runyard.telemetry.log import ZapTime
 
@@ -253,7 +260,11 @@ def _with_refused_flags(command: click.Command) -> click.Command:
     help="Where /healthz and /readyz are served.",
 )
 @click.option(
-    "--tart-binary", default="/usr/local/bin/tart", show_default=True, help="Path of tart."
+    "--tart-binary",
+    type=Program(),
+    default="/usr/local/bin/tart",
+    show_default=True,
+    help="Path of tart.",
 )
 @click.option(
     "--disable-vm-gc",
