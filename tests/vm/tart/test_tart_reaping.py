@@ -12,6 +12,7 @@ from tests.vm.tart_harness import NAME, TartHarness, run
 from runyard.vm.contract import VmState
 from runyard.vm.shim import control
 from runyard.vm.tart.directory import sweep
+from runyard.vm.tart.guest import TartGuest
 
 pytestmark = pytest.mark.slow  # each command of tart is a program
 
@@ -49,6 +50,15 @@ def test_a_vm_that_tart_cannot_stop_still_counts_as_running() -> None:
         assert harness.tart.storage.local(NAME).pid == 0
 
     run(scenario)
+
+
+@pytest.mark.parametrize("printed", ["null", "{}", '["a"]', '[{"Name": 1}]', "", "Error"])
+def test_a_list_that_is_none_ends_the_reaping_of_a_vm(tmp_path: Path, printed: str) -> None:
+    command = ["printf", "%s", printed]
+    guest = TartGuest(
+        str(tmp_path / "vm" / "state"), {"list": command, "name": 1, "env": dict(os.environ)}
+    )
+    assert not guest.is_gone()  # it is asked again
 
 
 def test_a_token_is_wiped_although_the_order_of_the_shim_is_lost() -> None:

@@ -33,6 +33,7 @@ _EVERY = 0.5  # seconds
 _REFUSES_WITHIN = 10.0  # seconds; a macOS guest has no job so soon
 _COMMAND = 15.0  # seconds for one command of tart
 _STOP = 3.0  # seconds that `tart stop` gets before `tart run` is interrupted directly
+_NO_LIST = (ValueError, LookupError, TypeError, AttributeError)  # what it printed is something else
 _VNC, _PASSWORD = b"vnc://", re.compile(rb"vnc://:[^@\s]*@")
 _OUTPUT_END = 500  # bytes of tart's output of which the last line is the reason of a failure
 _LONGEST = 200  # bytes of an address with its password
@@ -103,13 +104,13 @@ class TartGuest(Guest):
         """Whether tart no longer lists it as running; otherwise it is powered off, and the question is asked again."""
         if not self.order.get("list"):
             return True
-        with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError, KeyError):
-            name = self.order["name"]
-            for entry in json.loads(self._tart(self.order["list"])):
+        with contextlib.suppress(OSError, subprocess.SubprocessError, *_NO_LIST):
+            name, entries = self.order["name"], json.loads(self._tart(self.order["list"]))
+            for entry in entries:
                 if entry["Name"] == name and entry["Source"].lower() == "local" and _runs(entry):
                     self._tart(self.order["stop"])
                     return False
-            return True
+            return isinstance(entries, list)  # anything else proves nothing
         return False
 
     def _tart(self, argv: list[str]) -> bytes:
