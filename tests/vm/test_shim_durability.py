@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from runyard.vm.contract import HostPolling, VmSpec
 from runyard.vm.shim.directory import ShimDirectory
+from runyard.vm.tart.directory import TartDirectory
 
 # Runs a shim, and writes in which order it synced files, renamed them and started programs.
 RECORDING = """
@@ -75,3 +77,29 @@ def test_the_order_of_a_shim_is_on_the_disk_before_it_is_started(
     assert synced == [path.stat().st_ino, directory.state.stat().st_ino]
     assert json.loads(path.read_bytes()) == {"a": 1}
     assert path.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it names open files by /proc")
+@pytest.mark.parametrize("polling", [None, HostPolling(url="http://localhost")])
+def test_a_vm_has_an_empty_token_after_a_power_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, polling: HostPolling | None
+) -> None:
+    synced: list[str] = []
+
+    def fsync(handle: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{handle}").readlink().name)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    spec = VmSpec(
+        name="vm",
+        image="i",
+        cpu_milli=0,
+        memory_mb=0,
+        env=(("A", "b"),),
+        token="s",
+        polling=polling,
+    )
+    TartDirectory(tmp_path / "vm").stage(spec)
+    staged = ["token"] if polling else ["tuist.env", "sa_token", "sa_token"]
+    assert synced[: len(staged)] == staged
+    assert synced[-1] == tmp_path.name  # the VM appears last

@@ -153,7 +153,9 @@ class ShimDirectory:
 
 
 def private(path: Path, data: bytes) -> None:
-    """Writes a file that only its owner can read, from its creation on."""
+    """Writes a file that only its owner can read, from its creation on; durably, as the record of its VM."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400)
     with os.fdopen(handle, "wb") as file:
         file.write(data)
+        file.flush()
+        os.fsync(handle)
