@@ -76,6 +76,7 @@ class _Vm:
         self.task: asyncio.Task[None] | None = None
         self.ended = asyncio.Event()
         self.started_at = 0.0  # monotonic
+        self.asked = False  # whether its guest was asked to end; asked again, it changes nothing
 
     def now_is(self, state: VmState, address: str = "") -> None:
         self.view = msgspec.structs.replace(self.view, state=state, address=address)
@@ -255,7 +256,8 @@ class SimDriver(VmDriver):
         vm = self._vms.get(name)
         if vm is None or not vm.view.owned or vm.view.state not in _UP:
             return
-        if vm.task is not None:
+        if vm.task is not None and not vm.asked:
+            vm.asked = True
             vm.task.cancel()
         try:
             async with self._clock.timeout(max(0.0, grace)):

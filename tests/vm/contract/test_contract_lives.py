@@ -1,5 +1,6 @@
 """Tests the driver contract: a VM is created, runs once, ends, and is torn down. The same for each driver."""
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
@@ -112,6 +113,26 @@ def test_a_guest_that_ignores_term_is_powered_off_after_its_grace_period(run: Ru
         ended = await view(harness.driver)
         assert ended is not None and ended.state is VmState.EXITED
         assert ended.exit_code is None and ended.exit_reason
+        await harness.driver.delete(NAME)
+
+    run(scenario)
+
+
+@pytest.mark.slow
+def test_a_second_stop_cuts_the_grace_period_short(run: Run) -> None:
+    """As of an agent that was restarted while it stopped a VM."""
+
+    async def scenario(harness: DriverHarness) -> None:
+        await up(harness, "ignores-term")
+        began = harness.clock.monotonic()
+        again = harness.reopened()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(harness.driver.stop(NAME, grace=3))
+            await harness.clock.sleep(1)
+            tasks.create_task(again.stop(NAME, grace=2))
+        assert harness.clock.monotonic() - began >= 3
+        ended = await view(harness.driver)
+        assert ended is not None and ended.state is VmState.EXITED and ended.exit_code is None
         await harness.driver.delete(NAME)
 
     run(scenario)
