@@ -399,16 +399,11 @@ def test_a_child_with_a_damaged_directory_exits_with_cannot_work(tmp_path: Path)
     assert "Traceback" not in words
 
 
-def test_a_child_gets_no_more_of_the_environment_than_it_needs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
-    monkeypatch.setenv("RUNYARD_ISOLATION", "none")
-    boot = boot_of(tmp_path)
-    secret = "postgres-password-" + "x" * 8
+def started_with(boot: Boot) -> tuple[bytes, bytes]:
+    """The environment and the arguments of a child."""
 
     async def scenario() -> tuple[bytes, bytes]:
-        running = await start(msgspec.structs.replace(boot, database=secret), -1)
+        running = await start(boot, -1)
         try:
             place = Path(f"/proc/{running.pid}")  # both are empty for a moment after the start
             return until((place / "environ").read_bytes), until((place / "cmdline").read_bytes)
@@ -416,11 +411,40 @@ def test_a_child_gets_no_more_of_the_environment_than_it_needs(
             running.end()
             await running.wait()
 
-    environment, arguments = asyncio.run(scenario())
+    return asyncio.run(scenario())
+
+
+def test_a_child_gets_no_more_of_the_environment_than_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    monkeypatch.setenv("TART_REGISTRY_PASSWORD", "hush")
+    monkeypatch.setenv("RUNYARD_ISOLATION", "none")
+    secret = "postgres-password-" + "x" * 8
+    environment, arguments = started_with(boot_of(tmp_path, database=secret))
     assert b"hush" not in environment
     assert b"RUNYARD_ISOLATION=none" in environment
     assert secret.encode() not in environment + arguments
     assert arguments.endswith(b"github\0")
+
+
+@pytest.mark.parametrize(("driver", "count"), [("tart", 3), ("process", 0)])
+def test_an_agent_looks_for_vms_and_credentials_where_its_tart_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: str, count: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TART_HOME", "fast/tart")
+    monkeypatch.setenv("TART_REGISTRY_USERNAME", "ci")
+    monkeypatch.setenv("TART_REGISTRY_PASSWORD", "hush")
+    monkeypatch.setenv("SSL_CERT_FILE", "/etc/our-ca.pem")
+    environment, _ = started_with(boot_of(tmp_path, role="agent", name="host-1", driver=driver))
+    found = [line.decode() for line in environment.split(b"\0")]
+    wanted = [
+        f"TART_HOME={tmp_path}/fast/tart",
+        *("TART_REGISTRY_USERNAME=ci", "TART_REGISTRY_PASSWORD=hush"),
+    ]
+    assert len([line for line in wanted if line in found]) == count
+    assert "SSL_CERT_FILE=/etc/our-ca.pem" in found
 
 
 def test_a_child_without_a_configuration_prints_its_purpose() -> None:

@@ -51,7 +51,8 @@ class StandIn:
     def __init__(self, folder: Path) -> None:
         self.home = folder / "tart-home"
         self.bin = folder / "tart-bin"
-        self.program = install(self.bin, home=self.home)
+        # Without a TART_HOME of its own: a caller that loses the variable is to be noticed.
+        self.program = install(self.bin)
         self.storage = storage.Home(str(self.home))
         self.processes: list[subprocess.Popen[bytes]] = []
         (self.home / "knobs").mkdir()

@@ -27,8 +27,12 @@ _TAIL_LINES = 12
 # What a child inherits of our environment; nothing else.
 _ENVIRONMENT = (
     *("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "USER", "LOGNAME"),
-    *("RUNYARD_LOG", "RUNYARD_ISOLATION"),
+    *("RUNYARD_LOG", "RUNYARD_ISOLATION", "SSL_CERT_FILE", "SSL_CERT_DIR"),
 )
+_OF_TART = (
+    "TART_"  # where it keeps VMs, and its credentials for registries: for the agents that use it
+)
+_PATHS = ("SSL_CERT_FILE", "TART_HOME")  # a child has another working directory
 
 
 class Running:
@@ -120,7 +124,7 @@ async def start(boot: Boot, lock: int) -> Running:
             bufsize=0,
             pass_fds=fds,
             start_new_session=True,
-            env=_environment(),
+            env=_environment(boot),
             cwd=str(layout.root),
         )
     finally:
@@ -131,8 +135,15 @@ async def start(boot: Boot, lock: int) -> Running:
     return Running(process)
 
 
-def _environment() -> dict[str, str]:
-    inherited = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+def _environment(boot: Boot) -> dict[str, str]:
+    uses_tart = boot.role == "agent" and boot.driver == "tart"
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _ENVIRONMENT or (uses_tart and name.startswith(_OF_TART))
+    }
+    paths = [name for name in _PATHS if inherited.get(name)]
+    inherited |= {name: str(Path(inherited[name]).absolute()) for name in paths}
     # The child imports the same code as we do.
     return {**inherited, "PYTHONPATH": str(Path(runyard.__path__[0]).parent)}
 

@@ -34,8 +34,9 @@ class Tart:
         self.settings = settings
         self.clock = clock
         self.environment = {**environ, "TART_NO_AUTO_PRUNE": "1"}
-        if settings.home is not None:
-            self.environment["TART_HOME"] = str(settings.home)
+        home = str(settings.home or "") or self.environment.get("TART_HOME")
+        if home:  # a shim has another working directory
+            self.environment["TART_HOME"] = str(Path(home).absolute())
 
     @property
     def home(self) -> Path:
