@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -15,7 +16,7 @@ from tests.vm.guest_harness import DRAIN, JIT, TOKEN, Server
 from tests.vm.process_harness import WAYS, ProcessHarness, Scenario, Way, home, isolation, run_on
 
 from runyard.vm.contract import VmState
-from runyard.vm.process import probe
+from runyard.vm.process import probe, sandbox, staging
 from runyard.vm.process.isolation import Isolation
 from runyard.vm.process.limits import Limits
 from runyard.vm.process.probe import probe_isolation
@@ -146,6 +147,18 @@ exit 0
         assert (directory.status / "name").read_text() == "inside\n"
 
     run_on(found(way, absent), scenario)
+
+
+def test_a_python_installed_around_the_data_directory_does_not_show_it(tmp_path: Path) -> None:
+    local = tmp_path / ".local"  # a Python that was built with --prefix=~/.local
+    (local / "share" / "runyard").mkdir(parents=True)
+    directory = staging.skeleton(local / "share" / "runyard" / "vm", env=(), token="secret")
+    python = Isolation(kind="bwrap", guest_python=f"{local}/bin/python3", guest_prefix=str(local))
+    argv = sandbox.order(directory, python, users=(), limits=Limits())["argv"]
+    mounted = [source for word, source in pairwise(argv) if word in ("--ro-bind", "--ro-bind-try")]
+    assert f"{local}/bin" in mounted and f"{local}/lib" in mounted
+    data = directory.path.parent
+    assert [path for path in mounted if data.is_relative_to(path)] == []
 
 
 NAMESPACE = """#!/bin/sh

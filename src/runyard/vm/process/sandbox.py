@@ -25,6 +25,8 @@ KNOBS_AT = "/proc/sys/user"
 _FIRST = Path(__file__).with_name("guest_init.py")
 _FIRST_INSIDE = "/run/runyard/guest_init.py"
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+# Of the directory in which Python is installed. The others may be a user's own: of ~/.local, ~/.local/share.
+_PYTHON = ("bin", "lib", "lib64")
 _ETC = (
     *(
         "alternatives",
@@ -148,7 +150,9 @@ def _bwrap(
         argv += ["--ro-bind-try", source, f"/etc/{name}"]
     prefix = isolation.guest_prefix
     if prefix and not prefix.startswith("/usr"):
-        argv += [*_passable(prefix), "--ro-bind", prefix, prefix]
+        argv += _passable(f"{prefix}/bin")
+        for name in _PYTHON:
+            argv += ["--ro-bind-try", f"{prefix}/{name}", f"{prefix}/{name}"]
     argv += [*_passable(_FIRST_INSIDE), *_passable("/vm/image")]
     argv += [
         "--ro-bind",
