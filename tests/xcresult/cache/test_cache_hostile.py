@@ -15,6 +15,7 @@ from runyard.xcresult.cache import database as database_module
 from runyard.xcresult.cache.database import opened
 from runyard.xcresult.cache.reading import read_cache
 from runyard.xcresult.errors import BundleInvalid, TooLarge, XcresultError
+from runyard.xcresult.reader.budget import Budget
 from runyard.xcresult.reader.model import Result, Wanted
 
 FOREVER = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM n) SELECT i FROM n"
@@ -68,6 +69,92 @@ def test_a_computed_column_is_not_computed(file: Path) -> None:
     overflow = "ALTER TABLE TestPlans ADD COLUMN boom AS (abs(-9223372036854775808)) VIRTUAL"
     write(file, ONE_CASE, statements=[overflow])
     assert read(file).test_plan == "Plan"
+
+
+def test_keys_of_rows_are_neither_computed_nor_equal(file: Path) -> None:
+    """Equal keys multiply: two suites below themselves, in 200 levels, are 2^200 suites."""
+    columns = "testSuite_fk, testableRun_fk, parentSuiteRun_fk"
+    both = ("INSERT INTO TestSuiteRuns VALUES (1, 1, 1, 7)",) * 2
+    for key, rows, words in (
+        ("RowID", both, "one key"),
+        ("ROWID AS (zeroblob(9))", (), "computes"),
+    ):
+        file.unlink(missing_ok=True)
+        made = f"CREATE TABLE TestSuiteRuns ({columns}, {key})"
+        write(file, ONE_CASE, statements=["DROP TABLE TestSuiteRuns", made, *rows])
+        with pytest.raises(BundleInvalid, match=words):
+            read(file)
+
+
+def suites(count: int) -> dict[str, Rows]:
+    """One case that ran in many suites."""
+    numbers = range(1, count + 1)
+    return {
+        "TestSuites": [{"name": str(n), "identifier": str(n)} for n in numbers],
+        "TestSuiteRuns": [{"testSuite_fk": n, "testableRun_fk": 1} for n in numbers],
+        "TestCaseRuns": [{"testCase_fk": 1, "testSuiteRun_fk": n} for n in numbers],
+    }
+
+
+def nested(depth: int, count: int) -> dict[str, Rows]:
+    """Many cases in a suite below many others."""
+    top = [{"testSuite_fk": 1, "testableRun_fk": 1, "parentSuiteRun_fk": 0}]
+    below = [
+        {"testSuite_fk": 1, "testableRun_fk": 0, "parentSuiteRun_fk": n + 1} for n in range(depth)
+    ]
+    numbers = range(1, count + 1)
+    return {
+        "TestSuiteRuns": top + below,
+        "TestCases": [{"name": str(n), "identifier": str(n)} for n in numbers],
+        "TestCaseRuns": [{"testCase_fk": n, "testSuiteRun_fk": depth + 1} for n in numbers],
+    }
+
+
+ISSUES: Rows = [{"testCaseRun_fk": 1, "expression_fk": 2 + n} for n in range(300)]
+MULTIPLIED: dict[str, dict[str, Rows]] = {
+    "tags": {**suites(300), "TestTags": [{"testCase_fk": 1, "name": "t"}] * 300},
+    "tracked issues": {**suites(300), "IssueTrackingMetadata": [{"testCase_fk": 1}] * 300},
+    "documentation": {
+        **suites(300),
+        "TestDocumentations": [{"testCase_fk": 1, "content": "x"}] * 300,
+    },
+    "parts of expressions": {
+        "TestIssues": ISSUES,
+        "Expressions": [
+            {"subexpressions": ",".join(str(400 + n) for n in range(300))},
+            *[{"subexpressions": "1"}] * 700,
+        ],
+    },
+    "lists of parts": {
+        "TestIssues": ISSUES,
+        "Expressions": [{"subexpressions": "1," * 300}, *[{"subexpressions": "1"}] * 300],
+    },
+    "attachments": {
+        "TestIssues": [{"testCaseRun_fk": 1}],
+        "ExpectedFailures": [{"testCaseRun_fk": 1, "issue_fk": 1}] * 300,
+        "Attachments": [{"testIssue_fk": 1, "uuid": str(n)} for n in range(300)],
+    },
+    "long texts": {
+        "TestValues": [{"description": "x" * 10_000}],
+        "Arguments": [{"testCaseRun_fk": 1, "testValue_fk": 1}] * 300,
+    },
+    "measurements": {"PerformanceMetrics": [{"testCaseRun_fk": 1, "measurements": "1," * 20_000}]},
+    "levels": nested(190, 300),
+}
+
+
+@pytest.mark.parametrize("kind", MULTIPLIED)
+def test_a_row_that_many_rows_use_is_counted_for_each_of_them(file: Path, kind: str) -> None:
+    write(file, {**ONE_CASE, **MULTIPLIED[kind]})
+    budget = Budget()
+    read_cache(file, format="3.56", budget=budget)
+    alone = Budget()
+    with opened(file, budget=alone) as database:
+        for table in {**ONE_CASE, **MULTIPLIED[kind]}:
+            list(database.rows(table))
+    assert budget.held > 3 * alone.held
+    with pytest.raises(TooLarge, match="held_bytes"):
+        read_cache(file, format="3.56", budget=Budget(held=3 * alone.held))
 
 
 def test_a_value_beyond_the_limit_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

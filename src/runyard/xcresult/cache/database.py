@@ -1,19 +1,23 @@
 """Reads Apple's cache of a bundle, an untrusted SQLite file, as tables of plain rows.
 
 A database can contain code: views and triggers, computed columns, functions in the schema. So only stored columns of
-ordinary tables are read, one table at a time; a file with anything else is refused. The file is opened read-only and
-immutable (no journal is replayed, no lock is taken, nothing is written beside it).
+ordinary tables are read, one table at a time; a file with anything else is refused. A column may have the name of
+SQLite's own key of a row: it must not be computed, and keys must increase, because equal ones multiply rows without
+end. The file is opened read-only and immutable (no journal is replayed, no lock is taken, nothing is written beside
+it).
 
 Limits, each a `TooLarge`: the size of the file, of one value, the rows of all tables, the memory of the rows that are
-kept, and the number of SQLite steps, which bounds the time without a clock.
+kept, and the number of SQLite steps, which bounds the time without a clock. A row that others refer to is counted again
+each time it is used: a few thousand rows could otherwise be combined to billions.
 
 Apple's tool changes its tables between versions. A missing table or column reads as empty: `Row` returns an empty text,
 zero or None.
 """
 
+import math
 import sqlite3
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -28,6 +32,8 @@ STEPS = 200_000_000
 STRIDE = 1_000_000
 ROW_BYTES = 400
 """Memory of a row that is kept, in its group, and of what is built from it; its values are added."""
+USED_BYTES = 256
+"""Memory of another use of a row; longer texts are added."""
 STATEMENTS = load("runyard.xcresult.cache")
 
 Value = str | int | float | bytes | None
@@ -72,13 +78,40 @@ class Row:
         values = (self._get(name) for name in names)
         return next((value != 0 for value in values if isinstance(value, int)), default)
 
+    @property
+    def size(self) -> int:
+        """The memory of its values."""
+        return sum(map(_bytes_of, self._values))
+
+
+class Keyed:
+    """The rows of a table by their key. Each use is counted, because any number of rows may refer to one."""
+
+    def __init__(self, rows: Iterable[Row], budget: Budget) -> None:
+        self._rows = {row.id: row for row in rows}
+        self._budget = budget
+
+    def get(self, key: int) -> Row | None:
+        """The row with this key."""
+        row = self._rows.get(key)
+        if row is not None:
+            self._budget.spend(1)
+            self._budget.hold(
+                max(0, row.size - USED_BYTES)
+            )  # the row that refers to it has the rest
+        return row
+
+    def values(self) -> Iterable[Row]:
+        """All rows, in the order in which they were written."""
+        return self._rows.values()
+
 
 class Database:
     """The tables of one cache."""
 
     def __init__(self, connection: sqlite3.Connection, budget: Budget) -> None:
         self._connection = connection
-        self._budget = budget
+        self.budget = budget
         self._tables = _tables(connection)
         if "Actions" not in self._tables:  # SQLite accepts an empty file as a database
             raise BundleInvalid(
@@ -90,25 +123,41 @@ class Database:
         """The rows of a table in stored order; none if the table does not exist."""
         if table not in self._tables:
             return
-        found = self._connection.execute(STATEMENTS.columns, {"table": table})
-        columns = [name for (name,) in found if name != "rowid"]
+        columns: list[str] = []
+        for name, hidden in self._connection.execute(STATEMENTS.columns, {"table": table}):
+            is_key = name.lower() == "rowid"
+            if is_key and hidden:
+                raise BundleInvalid(f"database.sqlite3 computes the keys of {table}")
+            if not (is_key or hidden):
+                columns.append(name)
         if not columns:
             return
         names = {name: index for index, name in enumerate(["rowid", *columns])}
         statement = STATEMENTS.rows.format(
             columns=", ".join(_quoted(name) for name in columns), table=_quoted(table)
         )
+        last = -math.inf
         for values in self._connection.execute(statement):
             self._rows += 1
             if self._rows > ROWS:
                 raise TooLarge(f"database.sqlite3 has more than {ROWS} rows")
-            self._budget.spend(ROW + len(values))
-            self._budget.hold(ROW_BYTES + sum(map(_bytes_of, values)))
-            yield Row(names, values)
+            self.budget.spend(ROW + len(values))
+            self.budget.hold(ROW_BYTES + sum(map(_bytes_of, values)))
+            row = Row(names, values)
+            if row.id <= last:
+                raise BundleInvalid(f"database.sqlite3 has two rows with one key in {table}")
+            last = row.id
+            yield row
 
-    def by_id(self, table: str) -> dict[int, Row]:
+    def by_id(self, table: str) -> Keyed:
         """The rows of a table by their key."""
-        return {row.id: row for row in self.rows(table)}
+        return Keyed(self.rows(table), self.budget)
+
+    def again(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """Count another use of these rows, and return them."""
+        self.budget.spend(len(rows))
+        self.budget.hold(sum(max(USED_BYTES, row.size) for row in rows))
+        return rows
 
     def grouped(self, table: str, key: str, *, order: str = "") -> dict[int, list[Row]]:
         """The rows of a table, grouped by a key of another table and sorted."""

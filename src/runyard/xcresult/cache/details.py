@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from runyard.xcresult.cache.database import Database, Row
 from runyard.xcresult.reader.attachments import gather
+from runyard.xcresult.reader.budget import Budget
 from runyard.xcresult.reader.model import (
     Activity,
     Argument,
@@ -30,6 +31,10 @@ EPOCH = 978_307_200.0
 DEPTH = 200
 PARTS = 1000
 """Largest number of parts of one captured expression, at all levels."""
+PART_BYTES = 256
+"""Memory of one part."""
+NUMBER_BYTES = 80
+"""Memory of a number or an identifier that is listed in a text, while the text is split."""
 
 
 def moment(row: Row, name: str) -> float | None:
@@ -43,10 +48,20 @@ def without(rows: list[Row], owner: str) -> list[Row]:
     return [row for row in rows if not row.integer(owner)]
 
 
+def listed(row: Row, name: str, mark: str, budget: Budget) -> list[str]:
+    """Return the parts of a text; two bytes of it may be one."""
+    text = row.text(name)
+    count = text.count(mark) + 1 if text else 0
+    budget.spend(count)
+    budget.hold(count * NUMBER_BYTES)
+    return text.split(mark)
+
+
 class Sources:
     """Locations in source files, call stacks and captured expressions."""
 
     def __init__(self, database: Database) -> None:
+        self._budget = database.budget
         self._locations = database.by_id("SourceCodeLocations")
         self._contexts = database.by_id("SourceCodeContexts")
         self._symbols = database.by_id("SourceCodeSymbolInfos")
@@ -97,9 +112,14 @@ class Sources:
         if row is None or key in seen or len(seen) >= PARTS or depth > DEPTH:
             return None
         seen.add(key)
+        self._budget.hold(PART_BYTES)
         value = self.value(row.integer("testValue_fk"))
-        keys = (part for part in row.text("subexpressions").split(",") if part.isdecimal())
-        parts = (self._expression(int(part), seen, depth + 1) for part in keys if len(part) < 19)
+        keys = listed(row, "subexpressions", ",", self._budget)[:PARTS]
+        parts = (
+            self._expression(int(part), seen, depth + 1)
+            for part in keys
+            if part.isdecimal() and len(part) < 19
+        )
         return Expression(
             source=row.text("sourceCode"),
             value=value.text("description") if value else "",
@@ -111,6 +131,7 @@ class Details:
     """Everything that belongs to runs, by run."""
 
     def __init__(self, database: Database, *, activities: bool, present: Present) -> None:
+        self._database = database
         self._present = present
         self.sources = Sources(database)
         self._errors = database.by_id("TestErrors")
@@ -155,6 +176,7 @@ class Details:
     def _failure(self, row: Row, *, expected: bool = False) -> Failure:
         context = row.integer("sourceCodeContext_fk")
         error = self._errors.get(row.integer("associatedError_fk"))
+        attached = self._attached.get(row.id, ())
         return Failure(
             message=row.text("compactDescription", "detailedDescription", "sanitizedDescription"),
             place=self.sources.context(context),
@@ -168,7 +190,7 @@ class Details:
             error_code=error.text("code") if error else "",
             attachments=tuple(
                 _attachment(each, self._present, on_failure=not expected)
-                for each in self._attached.get(row.id, ())
+                for each in (self._database.again(attached) if expected else attached)
             ),
         )
 
@@ -214,7 +236,8 @@ class Details:
 
     def metrics(self, run: int) -> tuple[Metric, ...]:
         """The metrics of a run."""
-        return tuple(_metric(row) for row in self._metrics.get(run, ()))
+        budget = self._database.budget
+        return tuple(_metric(row, budget) for row in self._metrics.get(run, ()))
 
     def attachments(
         self,
@@ -238,6 +261,7 @@ class Activities:
     """The activities of all runs, as trees."""
 
     def __init__(self, database: Database, *, wanted: bool, present: Present) -> None:
+        self._budget = database.budget
         self._present = present
         self._attached = database.grouped("Attachments", "activity_fk")
         # activities are most of a large cache
@@ -256,7 +280,7 @@ class Activities:
         self, row: Row, failures: frozenset[str], *, failed: bool, depth: int
     ) -> Activity:
         below = self._below.get(row.id, ()) if depth < DEPTH else ()
-        failed = failed or not failures.isdisjoint(_ids(row, "failureIDs"))
+        failed = failed or not failures.isdisjoint(_ids(row, "failureIDs", self._budget))
         return Activity(
             title=row.text("title"),
             kind=row.text("activityType").rpartition("activity-type.")[2],
@@ -267,8 +291,8 @@ class Activities:
             activities=tuple(
                 self._activity(child, failures, failed=failed, depth=depth + 1) for child in below
             ),
-            failure_ids=_ids(row, "failureIDs"),
-            expected_failure_ids=_ids(row, "expectedFailureIDs"),
+            failure_ids=_ids(row, "failureIDs", self._budget),
+            expected_failure_ids=_ids(row, "expectedFailureIDs", self._budget),
         )
 
     def attachments(self, run: int, failures: frozenset[str]) -> list[Attachment]:
@@ -287,7 +311,7 @@ class Activities:
         depth: int,
         into: list[Attachment],
     ) -> None:
-        failed = failed or not failures.isdisjoint(_ids(row, "failureIDs"))
+        failed = failed or not failures.isdisjoint(_ids(row, "failureIDs", self._budget))
         into.extend(self._attachments(row, failed=failed))
         for child in self._below.get(row.id, ()) if depth < DEPTH else ():
             self._collect(child, failures, failed=failed, depth=depth + 1, into=into)
@@ -299,8 +323,8 @@ class Activities:
         )
 
 
-def _ids(row: Row, name: str) -> tuple[str, ...]:
-    return tuple(part for part in row.text(name).split(":") if part)
+def _ids(row: Row, name: str, budget: Budget) -> tuple[str, ...]:
+    return tuple(part for part in listed(row, name, ":", budget) if part)
 
 
 def _attachment(row: Row, present: Present, *, on_failure: bool) -> Attachment:
@@ -318,8 +342,9 @@ def _attachment(row: Row, present: Present, *, on_failure: bool) -> Attachment:
     )
 
 
-def _metric(row: Row) -> Metric:
-    numbers = (_number(part) for part in row.text("measurements").split(",") if part.strip())
+def _metric(row: Row, budget: Budget) -> Metric:
+    parts = listed(row, "measurements", ",", budget)
+    numbers = (_number(part) for part in parts if part.strip())
     return Metric(
         identifier=row.text("identifier"),
         name=row.text("displayName"),

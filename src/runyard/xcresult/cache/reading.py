@@ -44,6 +44,8 @@ from runyard.xcresult.reader.runs import STATUSES
 
 ERROR = 0
 """The severity of an error; that of a warning is 2."""
+PATH_WORK = 100
+"""Levels, multiplied with each other, that are one work: a path is compared once for each of its levels."""
 SuiteKey = tuple[str, str, tuple[str, ...]]
 """Plan, target, names of the suites."""
 
@@ -164,11 +166,15 @@ class _Reading:
     def _suites(
         self, suites: dict[SuiteKey, list[Step]], cases: tuple[Case, ...]
     ) -> tuple[Suite, ...]:
-        statuses: dict[SuiteKey, list[Status]] = {}
+        inside: dict[SuiteKey, list[Status]] = {}
         for case in cases:
-            for end in range(1, len(case.suites) + 1):
-                key = (case.plan, case.target, case.suites[:end])
-                statuses.setdefault(key, []).append(case.status)
+            inside.setdefault((case.plan, case.target, case.suites), []).append(case.status)
+        statuses: dict[SuiteKey, list[Status]] = {}
+        for (plan, target, path), found in inside.items():
+            self._database.budget.spend(len(path) ** 2 // PATH_WORK)
+            status = combine(found)
+            for end in range(1, len(path) + 1):
+                statuses.setdefault((plan, target, path[:end]), []).append(status)
         return tuple(
             self._suite(steps, combine(statuses.get(key, ()))) for key, steps in suites.items()
         )
@@ -211,16 +217,17 @@ class _Facts:
     """Facts about cases and suites, whether they ran or not."""
 
     def __init__(self, database: Database) -> None:
+        self._again = database.again
         self._case_tags = database.grouped("TestTags", "testCase_fk")
         self._suite_tags = database.grouped("TestTags", "testSuite_fk")
         self._bugs = database.grouped("IssueTrackingMetadata", "testCase_fk", order="orderInParent")
         self._texts = database.grouped("TestDocumentations", "testCase_fk", order="orderInParent")
 
     def tags_of_case(self, key: int) -> tuple[Tag, ...]:
-        return tuple(Tag(row.text("name")) for row in self._case_tags.get(key, ()))
+        return tuple(Tag(row.text("name")) for row in self._again(self._case_tags.get(key, ())))
 
     def tags_of_suite(self, key: int) -> tuple[Tag, ...]:
-        return tuple(Tag(row.text("name")) for row in self._suite_tags.get(key, ()))
+        return tuple(Tag(row.text("name")) for row in self._again(self._suite_tags.get(key, ())))
 
     def bugs(self, key: int) -> tuple[Bug, ...]:
         return tuple(
@@ -229,11 +236,11 @@ class _Facts:
                 url=row.text("url"),
                 comment=row.text("title", "comment"),
             )
-            for row in self._bugs.get(key, ())
+            for row in self._again(self._bugs.get(key, ()))
         )
 
     def documentation(self, key: int) -> tuple[str, ...]:
-        return tuple(row.text("content") for row in self._texts.get(key, ()))
+        return tuple(row.text("content") for row in self._again(self._texts.get(key, ())))
 
 
 def _identifier(where: Where, case: Row) -> str:

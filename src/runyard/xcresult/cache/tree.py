@@ -17,6 +17,10 @@ TOP_LEVEL = "$TopLevelTests"
 WRAPPERS = ("All tests", "Selected tests")
 
 
+LEVEL_BYTES = 32
+"""Memory of a level of a path: of a step, of its key, of what is built from it."""
+
+
 class Where(msgspec.Struct, frozen=True, kw_only=True):
     """A position in the tree."""
 
@@ -46,6 +50,7 @@ class Tree:
     """The walk over one database."""
 
     def __init__(self, database: Database) -> None:
+        self._budget = database.budget
         self._plans = database.by_id("TestPlans")
         invocation = next(database.rows("Invocations"), None)
         self.scheme = invocation.text("scheme") if invocation else ""
@@ -121,6 +126,8 @@ class Tree:
         if not _is_wrapper(suite):
             where = msgspec.structs.replace(where, suites=(*where.suites, suite))
             yield Step(where=where, run=run, case=None)
+        around = LEVEL_BYTES * len(where.suites)
+        self._budget.hold(around)
         inside = [(row.integer("orderInParent"), 0, row) for row in self._below.get(run.id, ())]
         inside += [
             (row.integer("orderInTestSuiteRun"), 1, row) for row in self._case_runs.get(run.id, ())
@@ -129,6 +136,7 @@ class Tree:
             if not is_case:
                 yield from self._suite_run(where, row, depth + 1)
             elif (case := self._cases.get(row.integer("testCase_fk"))) is not None:
+                self._budget.hold(around)
                 yield Step(where=where, run=row, case=case)
 
 

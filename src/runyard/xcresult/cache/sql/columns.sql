@@ -1,2 +1,2 @@
--- The stored columns of one table; computed columns are not included, so that no expression of an untrusted file is evaluated.
-SELECT name FROM pragma_table_info(:table);
+-- The columns of one table, also the computed ones (hidden is not 0), which are not read, so that no expression of an untrusted file is evaluated.
+SELECT name, hidden FROM pragma_table_xinfo(:table);
