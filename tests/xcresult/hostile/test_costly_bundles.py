@@ -11,12 +11,21 @@ import subprocess
 import sys
 import tarfile
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.xcresult.archives import building
 from tests.xcresult.hostile import costly
-from tests.xcresult.hostile.bundles import Bundle, activity, attachment, case, summary, typed
+from tests.xcresult.hostile.bundles import (
+    Bundle,
+    activity,
+    attachment,
+    case,
+    group,
+    summary,
+    typed,
+)
 from tests.xcresult.writer.plan import Plan
 from tests.xcresult.writer.writing import write_bundle
 
@@ -33,6 +42,8 @@ from runyard.xcresult.reader.budget import FRAME, HELD, WORK, XZ_KIB, Budget
 from runyard.xcresult.reader.crashes import read_crashes
 from runyard.xcresult.reader.decode import Malformed, decode
 from runyard.xcresult.reader.plists import PlistDamaged, load_plist
+from runyard.xcresult.reader.report import report
+from runyard.xcresult.reader.report_model import Quarantined
 
 MEMORY = 512 * MIB
 
@@ -302,6 +313,46 @@ def test_a_spent_budget_ends_the_reading_and_not_one_object(tmp_path: Path) -> N
     ]
     with pytest.raises(TooLarge, match="work"):
         read(bundle.finish(*cases), limits=Limits(work=2500))
+
+
+def test_names_around_cases_are_counted_for_each_of_them(tmp_path: Path) -> None:
+    inside = group("n" * 10_000, (case(f"n{number}") for number in range(100)))
+    path = Bundle(tmp_path / "X.xcresult").finish(inside)
+    assert len(read(path).cases) == 100
+    with pytest.raises(TooLarge, match="held_bytes"):
+        read(path, limits=Limits(held_bytes=800_000))
+
+
+def test_a_suite_named_with_slashes_is_one_suite(tmp_path: Path) -> None:
+    path = Bundle(tmp_path / "X.xcresult").finish(group("a/" * 3000, (case("one"),)))
+    found = read(path)
+    tracemalloc.start()
+    try:
+        (module,) = report(found).test_modules
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [suite.name for suite in module.test_suites] == ["a/" * 3000]
+    assert peak < 1_000_000  # all beginnings of the name take 9 MB
+
+
+class Listed(tuple[Quarantined, ...]):
+    """Counts how often it is searched."""
+
+    __slots__ = ()
+    searched = 0
+
+    def __iter__(self) -> Iterator[Quarantined]:
+        Listed.searched += 1
+        return super().__iter__()
+
+
+def test_quarantined_tests_are_not_compared_with_every_case(tmp_path: Path) -> None:
+    cases = [case(f"n{number}", testStatus="Failure") for number in range(50)]
+    found = read(Bundle(tmp_path / "X.xcresult").finish(*cases))
+    listed = Listed([Quarantined("Target", None, f"n{number}") for number in range(50)])
+    assert report(found, quarantine=listed).status == "success"
+    assert Listed.searched == 1
 
 
 def test_crash_reports_are_work(tmp_path: Path) -> None:

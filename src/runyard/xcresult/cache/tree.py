@@ -126,7 +126,7 @@ class Tree:
         if not _is_wrapper(suite):
             where = msgspec.structs.replace(where, suites=(*where.suites, suite))
             yield Step(where=where, run=run, case=None)
-        around = LEVEL_BYTES * len(where.suites)
+        around = LEVEL_BYTES * len(where.suites) + sum(map(len, where.path))
         self._budget.hold(around)
         inside = [(row.integer("orderInParent"), 0, row) for row in self._below.get(run.id, ())]
         inside += [

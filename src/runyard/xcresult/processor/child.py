@@ -109,7 +109,7 @@ def _written(
     objects = Directory(bundle, limits=request.limits, budget=budget)
     quarantine, complaint = _quarantine(bundle)
     crashes = read_crashes(objects, result.cases, budget=budget)
-    found = report(result, quarantine=quarantine, crashes=crashes)
+    found = report(result, quarantine=quarantine, crashes=crashes, budget=budget)
     owner = Owner(
         account=request.account, project=request.project, run_id=request.run_id, shard=request.shard
     )

@@ -10,6 +10,9 @@ Rules:
 - A case with arguments has its failures there. An argument of which any repetition failed has failed, and so
   has its case, also when a retry succeeded; without arguments, the retry decides.
 - Quarantined failures do not fail the run, but stay failures.
+
+Invariant: names are neither split nor joined for each case. A suite may be named with a million slashes, and a bundle
+may list as many quarantined tests as it has cases; what is built for a path is built once for all cases of a suite.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,6 +25,7 @@ from runyard.xcresult.reader.aggregation import (
     runs_duration,
 )
 from runyard.xcresult.reader.arguments import shown
+from runyard.xcresult.reader.budget import Budget
 from runyard.xcresult.reader.crashes import CrashReport
 from runyard.xcresult.reader.messages import split_message
 from runyard.xcresult.reader.model import Case, Failure, Result, Run, Status, Suite
@@ -50,14 +54,23 @@ _OUTCOMES: dict[Status, Outcome] = {
 }
 
 
+Path = tuple[str, ...]
+"""The displayed names of the suites around a case, outermost first."""
+
+
 def report(
     result: Result,
     *,
     quarantine: tuple[Quarantined, ...] = (),
     crashes: Mapping[str, CrashReport] | None = None,
+    budget: Budget | None = None,
 ) -> Report:
-    """The report of a result. `crashes` are the digests of attached crash reports by payload id."""
-    modules = _modules(result, quarantine, crashes or {})
+    """The report of a result. `crashes` are the digests of attached crash reports by payload id.
+
+    The texts that it adds are spent from `budget`.
+    """
+    names = _Names(result.suites, budget or Budget())
+    modules = _modules(result, names, frozenset(quarantine), crashes or {})
     cases = [case for module in modules for case in module.test_cases]
     return Report(
         test_plan_name=result.test_plan,
@@ -108,20 +121,46 @@ def _run_status(result: Result, cases: list[ReportCase]) -> Outcome:
     return "skipped" if all(case.status == "skipped" for case in cases) else "success"
 
 
+class _Names:
+    """The displayed names of suites, of which each path is built once."""
+
+    def __init__(self, suites: Iterable[Suite], budget: Budget) -> None:
+        self._suites = {(one.plan, one.target, one.path): one.name for one in suites}
+        self._paths: dict[tuple[str, str, Path], Path] = {}
+        self._joined: dict[Path, str] = {}
+        self._budget = budget
+
+    def path(self, plan: str, target: str, path: Path) -> Path:
+        """The displayed names on this path."""
+        key = (plan, target, path)
+        if key not in self._paths:
+            self._paths[key] = tuple(
+                self._suites.get((plan, target, path[: end + 1]), path[end])
+                for end in range(len(path))
+            )
+        return self._paths[key]
+
+    def joined(self, path: Path) -> str:
+        """The displayed names as one text."""
+        if path not in self._joined:
+            self._budget.hold(sum(map(len, path)))
+            self._joined[path] = "/".join(path)
+        return self._joined[path]
+
+
 def _modules(
-    result: Result, quarantine: tuple[Quarantined, ...], crashes: Mapping[str, CrashReport]
+    result: Result,
+    names: _Names,
+    quarantine: frozenset[Quarantined],
+    crashes: Mapping[str, CrashReport],
 ) -> tuple[Module, ...]:
-    names = {(suite.plan, suite.target, suite.path): suite.name for suite in result.suites}
-    cases: dict[str, list[tuple[Case, ReportCase]]] = {}
+    cases: dict[str, list[tuple[Path, ReportCase]]] = {}
     for case in tests(result):
-        path = [
-            names.get((case.plan, case.target, case.suites[: end + 1]), case.suites[end])
-            for end in range(len(case.suites))
-        ]
-        one = _case(case, suite="/".join(path), crashes=crashes)
-        if any(_matches(entry, case, path) for entry in quarantine):
+        path = names.path(case.plan, case.target, case.suites)
+        one = _case(case, suite=names.joined(path), crashes=crashes)
+        if quarantine and _is_listed(case, path, quarantine):
             one = msgspec.structs.replace(one, is_quarantined=True)
-        cases.setdefault(case.target, []).append((case, one))
+        cases.setdefault(case.target, []).append((path, one))
     suites: dict[str, list[Suite]] = {}
     for suite in result.suites:
         suites.setdefault(suite.target, []).append(suite)
@@ -130,14 +169,15 @@ def _modules(
         if target.duration:
             known.setdefault(target.name, []).append(target.duration)
     return tuple(
-        _module(name, found, suites=suites.get(name, []), known=known.get(name, []))
+        _module(name, found, names, suites=suites.get(name, []), known=known.get(name, []))
         for name, found in cases.items()
     )
 
 
 def _module(
     name: str,
-    cases: list[tuple[Case, ReportCase]],
+    cases: list[tuple[Path, ReportCase]],
+    names: _Names,
     *,
     suites: list[Suite],
     known: list[float],
@@ -146,40 +186,40 @@ def _module(
     return Module(
         name=name,
         status="failure" if any(one.status == "failure" for one in reports) else "success",
-        duration=_length(sum(known) if known else None, reports),
-        test_suites=tuple(_suites(suites, reports)),
+        duration=_length(sum(known) if known else None, (one.duration for one in reports)),
+        test_suites=tuple(_suites(suites, cases, names)),
         test_cases=reports,
     )
 
 
-def _suites(suites: list[Suite], cases: tuple[ReportCase, ...]) -> Iterable[ReportSuite]:
-    names = {(one.plan, one.path): one.name for one in suites}
-    inside: dict[str, list[ReportCase]] = {}
-    for case in cases:
-        parts = (case.test_suite_name or "").split("/")
-        for end in range(1, len(parts) + 1):
-            inside.setdefault("/".join(parts[:end]), []).append(case)
-    durations: dict[str, list[float]] = {}
+def _suites(
+    suites: list[Suite], cases: list[tuple[Path, ReportCase]], names: _Names
+) -> Iterable[ReportSuite]:
+    direct: dict[Path, list[ReportCase]] = {}
+    for path, case in cases:
+        direct.setdefault(path, []).append(case)
+    inside: dict[Path, list[tuple[Outcome, int]]] = {}
+    for path, found in direct.items():
+        figures = _combined(one.status for one in found), sum(one.duration or 0 for one in found)
+        for end in range(1, len(path) + 1):
+            inside.setdefault(path[:end], []).append(figures)
+    durations: dict[Path, list[float]] = {}
     for suite in suites:
-        path = [
-            names.get((suite.plan, suite.path[: end + 1]), suite.path[end])
-            for end in range(len(suite.path))
-        ]
-        durations.setdefault("/".join(path), []).append(suite.duration or 0.0)
-    for name, seconds in durations.items():
-        found = tuple(inside.get(name, ()))
-        if found:
+        path = names.path(suite.plan, suite.target, suite.path)
+        durations.setdefault(path, []).append(suite.duration or 0.0)
+    for path, seconds in durations.items():
+        if path in inside:
             yield ReportSuite(
-                name=name,
-                status=_combined(one.status for one in found),
-                duration=_length(sum(seconds) or None, found),
+                name=names.joined(path),
+                status=_combined(status for status, _ in inside[path]),
+                duration=_length(sum(seconds) or None, (length for _, length in inside[path])),
             )
 
 
-def _length(seconds: float | None, cases: tuple[ReportCase, ...]) -> int:
+def _length(seconds: float | None, cases: Iterable[int | None]) -> int:
     """Milliseconds of a suite or a module; the sum of its cases if it was not measured."""
     known = milliseconds(seconds)
-    return sum(case.duration or 0 for case in cases) if known is None else known
+    return sum(case or 0 for case in cases) if known is None else known
 
 
 def _combined(statuses: Iterable[Outcome]) -> Outcome:
@@ -301,10 +341,12 @@ def _attachments(run: Run) -> Iterable[ReportAttachment]:
             )
 
 
-def _matches(entry: Quarantined, case: Case, path: list[str]) -> bool:
+def _is_listed(case: Case, path: Path, quarantine: frozenset[Quarantined]) -> bool:
     """Whether an entry matches this case: its suite by name, its method with or without parentheses."""
-    if entry.target != case.target:
-        return False
-    suites = {"/".join(path), "/".join(case.suites), *path[-1:], *case.suites[-1:]}
-    methods = {case.name, case.function, case.function.removesuffix("()")}
-    return entry.class_ in (None, *sorted(suites)) and entry.method in (None, *sorted(methods))
+    suites = (None, "/".join(path), "/".join(case.suites), *path[-1:], *case.suites[-1:])
+    methods = (None, case.name, case.function, case.function.removesuffix("()"))
+    return any(
+        Quarantined(case.target, suite, method) in quarantine
+        for suite in suites
+        for method in methods
+    )

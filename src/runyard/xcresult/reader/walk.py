@@ -161,6 +161,7 @@ class Walk:
             suite = self.suites.get(key)
             if suite is None:
                 suite = self.suites[key] = OpenSuite(node)
+                self._name(target, path)
                 _bound(len(self.suites), SUITES, "suites")
             suite.durations.append(number(node, "duration"))
         self._failures(self.targets[target], node)
@@ -178,7 +179,12 @@ class Walk:
         case = self.cases.get(key)
         if case is None:
             case = self.cases[key] = OpenCase(node)
+            self._name(target, path)
         self.readers.run(run_request(node, identifier, place), partial(self._keep, case))
+
+    def _name(self, target: TargetKey, path: Path) -> None:
+        """Count the names around a case or a suite: they are repeated for each one that is shown."""
+        self.graph.spending.hold(sum(map(len, target)) + sum(map(len, path)))
 
     def _keep(self, case: OpenCase, read: ReadRun) -> None:
         """Add a run to its case, and count the memory that it takes."""
