@@ -1,5 +1,6 @@
 """Tests the coverage report, including cycles, bad indexes and implausible counts."""
 
+import plistlib
 import struct
 from contextlib import suppress
 
@@ -97,8 +98,24 @@ def test_shared_files_are_decoded_once_and_counted_each_time(
     data = report.data()
     found = decode_report(data)
     assert all(file is found.targets[0].files[0] for t in found.targets for file in t.files)
-    monkeypatch.setattr(report_module, "FILES", 899)
-    with pytest.raises(TooLarge, match="899 files"):
+    monkeypatch.setattr(report_module, "FILES", 930)
+    assert decode_report(data) == found
+    monkeypatch.setattr(report_module, "FILES", 929)
+    with pytest.raises(TooLarge, match="929 files"):
+        decode_report(data)
+
+
+@pytest.mark.parametrize("name", ["buildableCoverageObjects", "creationErrors"])
+def test_one_object_that_is_every_element_of_a_list_is_counted_each_time(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    objects = ["$null", {name: [UID(2)] * 1000}, {"name": "t"} if name[0] == "b" else "failed"]
+    archive = {"$top": {"root": UID(1)}, "$objects": objects}
+    data = plistlib.dumps(archive, fmt=plistlib.FMT_BINARY)
+    if name == "creationErrors":
+        assert decode_report(data).complaints == ("failed",)
+    monkeypatch.setattr(report_module, "FILES", 999)
+    with pytest.raises(TooLarge, match="999 files"):
         decode_report(data)
 
 

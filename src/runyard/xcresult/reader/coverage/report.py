@@ -19,7 +19,7 @@ from runyard.xcresult.reader.plists import check_binary
 BYTES = 32 * 2**20
 """Largest size of the report: a property list needs several times its size in memory."""
 FILES = 500_000
-"""Files of all targets together."""
+"""Targets, files of all targets, and messages together, a shared one counted each time."""
 FUNCTIONS = 600_000
 """Functions of all files together, a shared file counted each time."""
 COUNT = struct.Struct("<I")
@@ -71,14 +71,14 @@ class _Decoder:
     def report(self) -> Report:
         targets = tuple(
             self._target(self._dict(item))
-            for item in self._array(self._root.get("buildableCoverageObjects"))
+            for item in self._counted(self._root.get("buildableCoverageObjects"))
         )
-        complaints = (self._text(item) for item in self._array(self._root.get("creationErrors")))
+        complaints = (self._text(item) for item in self._counted(self._root.get("creationErrors")))
         return Report(
             covered=_number(self._root.get("coveredLines")),
             executable=_number(self._root.get("executableLines")),
             targets=targets,
-            complaints=tuple(complaint for complaint in complaints if complaint),
+            complaints=tuple(dict.fromkeys(complaint for complaint in complaints if complaint)),
         )
 
     def _target(self, target: dict[str, object]) -> TargetCoverage:
@@ -88,7 +88,7 @@ class _Decoder:
             product=self._text(target.get("productPath")),
             covered=_number(target.get("coveredLines")),
             executable=_number(target.get("executableLines")),
-            files=tuple(self._file(item) for item in self._array(target.get("sourceFiles"))),
+            files=tuple(self._file(item) for item in self._counted(target.get("sourceFiles"))),
         )
 
     def _file(self, item: object) -> FileCoverage:
@@ -96,12 +96,9 @@ class _Decoder:
         found = self._files.get(key)
         if found is None:
             found = self._files[key] = self._new_file(self._dict(item))
-        self._named += 1
         self._functions += len(found.functions)
-        if self._named > FILES or self._functions > FUNCTIONS:
-            raise TooLarge(
-                f"the coverage report names more than {FILES} files or {FUNCTIONS} functions"
-            )
+        if self._functions > FUNCTIONS:
+            raise TooLarge(f"the coverage report names more than {FUNCTIONS} functions")
         return found
 
     def _new_file(self, fields: dict[str, object]) -> FileCoverage:
@@ -127,6 +124,16 @@ class _Decoder:
             return []
         if not isinstance(found, list):
             raise TypeError("a list was expected")
+        return found
+
+    def _counted(self, value: object) -> list[object]:
+        """A list, whose elements are counted before they are read: one object may be all of them."""
+        found = self._array(value)
+        self._named += len(found)
+        if self._named > FILES:
+            raise TooLarge(
+                f"the coverage report names more than {FILES} files, targets and messages"
+            )
         return found
 
     def _bytes(self, value: object) -> bytes:
