@@ -22,7 +22,9 @@ from runyard.github import errors
         (Failure(kind="Unreachable"), "retry", ("github", 5.0, 60.0), 5.0),
         (Failure(kind="ServerFailed", definite=False), "retry", ("account", 5.0, 60.0), 5.0),
         (Failure(kind="NoAnswer", definite=False), "retry", ("account", 5.0, 60.0), 5.0),
-        (Failure(kind="NameTaken", definite=False, scope="job"), "retry", None, 0.0),
+        # A GitHub that answers so to every mint of an account must not get one after the other.
+        (Failure(kind="NameTaken", definite=False, scope="job"), "retry",
+         ("account", 5.0, 60.0), 5.0),
         (Failure(kind="NoToken"), "retry", ("account", 5.0, 60.0), 5.0),
         (Failure(kind="NoToken", scope="account"), "exclude-account", ("account", 60.0, 3600.0), 60.0),
         (Failure(kind="NotAllowed", scope="account", at_org=True), "exclude-account",

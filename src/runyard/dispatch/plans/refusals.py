@@ -7,7 +7,7 @@
     nothing was sent;
     our own budget is not available         retry               every tenant                    5 s, doubling to 1 min
     no answer, 5xx, an unreadable answer;
-    no token available just now             retry               the account                     5 s, doubling to 1 min
+    a runner of that name; no token now     retry               the account                     5 s, doubling to 1 min
     no such endpoint at the organisation    back-to-idle        none: at the repository next    at once
     the repository is not found, or denied  exclude-repository  the repository                  1 min, doubling to 1 h
     the account is denied or not installed  exclude-account     the account                     1 min, doubling to 1 h
@@ -80,10 +80,6 @@ def judge(failure: Failure) -> Verdict:
         )
     if kind == "NoToken":
         return Verdict(outcome="retry", hold_job=_UNANSWERED.first, exclusion=_UNANSWERED)
-    if kind == "NameTaken":
-        return Verdict(
-            outcome="retry", hold_job=0.0
-        )  # the response to an earlier mint was lost: it will be fenced
     if kind in {"Unreachable", "BudgetUnknown"}:
         return Verdict(outcome="retry", hold_job=_SOON.first, exclusion=_SOON)
     if not failure.definite:
