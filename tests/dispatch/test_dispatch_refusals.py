@@ -37,6 +37,8 @@ from runyard.github import errors
          ("account", 60.0, 3600.0), 60.0),
         (Failure(kind="NotFound", scope="account", at_org=True), "back-to-idle", None, 0.0),
         (Failure(kind="Unauthorized"), "page", ("github", 30.0, 300.0), 30.0),
+        # The token of one installation: others must not wait for it.
+        (Failure(kind="Unauthorized", scope="account"), "page", ("account", 30.0, 300.0), 30.0),
         (Failure(kind="Rejected", scope="job"), "back-to-idle", None, 60.0),
     ],
     ids=lambda value: f"{value.kind} {value.scope}" if isinstance(value, Failure) else "",

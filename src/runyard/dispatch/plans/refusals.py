@@ -12,7 +12,8 @@
     the repository is not found, or denied  exclude-repository  the repository                  1 min, doubling to 1 h
     the account is denied or not installed  exclude-account     the account                     1 min, doubling to 1 h
     its name is no valid label value        exclude-account     the account                     1 min, doubling to 1 h
-    our key is not accepted                 page                every tenant                    30 s, doubling to 5 min
+    the account's token is not accepted     page                the account                     30 s, doubling to 5 min
+    the App's key is not accepted           page                every tenant                    30 s, doubling to 5 min
     this request will never succeed         back-to-idle        none: the job waits             1 min
 
 After that time one job is tried. If its mint succeeds, the exclusion ends; if it fails, the time doubles. So a
@@ -58,6 +59,7 @@ _REFUSED = {
     "account": ExclusionPeriod(kind="account", first=60.0, longest=3600.0),
 }
 _KEY = ExclusionPeriod(kind="github", first=30.0, longest=300.0)
+_TOKEN = ExclusionPeriod(kind="account", first=30.0, longest=300.0)
 
 
 def judge(failure: Failure) -> Verdict:
@@ -70,7 +72,8 @@ def judge(failure: Failure) -> Verdict:
         fixed = ExclusionPeriod(kind=excluded, first=wait, longest=wait)
         return Verdict(outcome="retry", hold_job=wait, exclusion=fixed)
     if kind == "Unauthorized":
-        return Verdict(outcome="page", hold_job=_KEY.first, exclusion=_KEY)
+        refused = _TOKEN if failure.scope == "account" else _KEY
+        return Verdict(outcome="page", hold_job=refused.first, exclusion=refused)
     if kind == "NotFound" and failure.at_org:
         return Verdict(outcome="back-to-idle", hold_job=0.0, to_repositories=True)
     if kind in {"NotFound", "NotAllowed", "NoToken", "StampInvalid"} and failure.scope in _REFUSED:
