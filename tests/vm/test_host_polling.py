@@ -1,6 +1,8 @@
 """Tests that the host polls for a guest, and that its one job survives everything that may go away meanwhile."""
 
 import asyncio
+import base64
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +17,7 @@ from tests.vm.poll_server import JIT, PATH, PollServer, job, serving
 from tests.vm.process_harness import IMAGE, WAYS, ProcessHarness, Scenario, isolation, run_on
 
 from runyard.vm.contract import DriverFailed, HostPolling, VmSpec, VmState
+from runyard.vm.shim import poller
 from runyard.vm.shim.orders import Pace
 
 NAME = "vm-1"
@@ -52,6 +55,7 @@ async def up(
     runner: str = RUNNER,
     polling: HostPolling | None = None,
     start: bool = True,
+    token: str = TOKEN,
     **env: str,
 ) -> None:
     """Start a VM for which the host polls."""
@@ -71,7 +75,7 @@ async def up(
             cpu_milli=1000,
             memory_mb=256,
             env=(("TUIST_RUNNER_DISPATCH_URL", server.url), *env.items()),
-            token=TOKEN,
+            token=token,
             polling=polling or HostPolling(url=server.url),
         )
     )
@@ -103,6 +107,45 @@ def test_the_runner_of_a_guest_without_a_token_runs_the_job(run: Run) -> None:
         assert server.seen[0] == (f"POST {PATH}", f"Bearer {TOKEN}", "{}")
 
     run(scenario)
+
+
+def _jwt(**claims: object) -> str:
+    return f"h.{base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip('=')}.s"
+
+
+TOKENS = {
+    "over": (_jwt(exp=99, sub="a"), True),
+    "over now": (_jwt(exp=100), True),
+    "valid": (_jwt(exp=101, sub="abcd"), False),
+    "without an end": (_jwt(sub="ab"), False),
+    "an odd end": (_jwt(exp=[1]), False),
+    "no object": ("h.W10.s", False),
+    "no base64": ("h.!é.s", False),
+    "no JWT": (TOKEN, False),
+    "none": ("", False),
+}
+
+
+@pytest.mark.parametrize(("token", "over"), TOKENS.values(), ids=list(TOKENS))
+def test_a_runner_that_waited_longer_than_its_token_is_valid_has_not_failed(
+    token: str, over: bool
+) -> None:
+    expired = poller.has_expired(token, 100.0)
+    assert expired is over
+    found = poller.outcome(poller.Answer(401), expired=expired)
+    assert found is not None and found["end"] == (0 if over else 1)
+    forbidden = poller.outcome(poller.Answer(403), expired=expired)
+    assert forbidden is not None and forbidden["end"] == 1
+
+
+def test_a_vm_whose_token_has_expired_ends_in_order() -> None:
+    async def scenario(harness: ProcessHarness) -> None:
+        with serving(401) as server:
+            await up(harness, server, token=_jwt(exp=1))
+            ended = await harness.exited(NAME)
+        assert (ended.exit_code, "expired" in ended.exit_reason) == (0, True)
+
+    on_plain(scenario)
 
 
 OUTCOMES = {

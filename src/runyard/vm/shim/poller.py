@@ -4,7 +4,7 @@ It polls as a guest's own script does (`vm/guest/dispatch-poll.sh`) and writes o
 
     {"jit": "...", "env": {...}}     200 with a JIT configuration
     {"end": 1, "why": "..."}         401, 403: this machine's identity is not accepted
-    {"end": 0, "why": "..."}         410: this machine is to be replaced
+    {"end": 0, "why": "..."}         410, or 401 after the token has expired: this machine is to be replaced
     (it polls again, for ever)       anything else, also no response
 
 Before each poll it writes an empty line, so that its shim knows that it is not stuck.
@@ -16,6 +16,7 @@ Invariants:
 - It imports nothing but the standard library, and `ssl` only for a server that needs it.
 """
 
+import base64
 import contextlib
 import http.client
 import json
@@ -91,10 +92,20 @@ def read_token(state: str) -> str:
     return ""
 
 
-def outcome(answer: Answer) -> dict[str, Any] | None:
+def has_expired(token: str, now: float) -> bool:
+    """Whether this token says that its time is over: a runner may wait longer for a job than a token is valid."""
+    with contextlib.suppress(LookupError, ValueError, TypeError, AttributeError):
+        claims = token.split(".")[1] + "==="  # base64 needs its padding, and ignores too much of it
+        return float(json.loads(base64.urlsafe_b64decode(claims)).get("exp")) <= now
+    return False
+
+
+def outcome(answer: Answer, *, expired: bool = False) -> dict[str, Any] | None:
     """What an answer means for the VM; None: poll again."""
     if answer.status == _NO_TOKEN:
         return {"end": 1, "why": "the Pod has no token: automountServiceAccountToken must be true"}
+    if answer.status == 401 and expired:
+        return {"end": 0, "why": "the Pod's token expired before there was a job: it is replaced"}
     if answer.status in (401, 403):
         return {"end": 1, "why": f"the server refused this machine's token with {answer.status}"}
     if answer.status == 410:
@@ -170,7 +181,7 @@ def main(argv: list[str]) -> int:
         sys.stdout.flush()
         token = read_token(state)
         answer = poll(settings, token, context) if token else Answer(_NO_TOKEN)
-        found = outcome(answer)
+        found = outcome(answer, expired=has_expired(token, time.time()))
         if found is not None:
             sys.stdout.write(json.dumps(found) + "\n")
             sys.stdout.flush()
