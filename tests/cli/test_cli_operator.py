@@ -95,6 +95,17 @@ def test_a_bad_setting_is_one_line_with_its_flag(
     assert error.startswith("runyard: ") and told in error
 
 
+@pytest.mark.parametrize("option", [("--vm-slots", "2"), ("--runner-directory", "/opt/runner")])
+def test_an_agent_that_runs_processes_ignores_an_option_of_vms(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: tuple[str, str]
+) -> None:
+    fixed = {"KUBE": kubeconfig(tmp_path), "HERE": str(tmp_path)}
+    argv = [fixed.get(word, word) for word in BEGINS]
+    assert run(cli, name="runyard", argv=["agent", *argv, "--driver", "process", *option]) == 2
+    last = capsys.readouterr().err.splitlines()[-1]  # after the driver's own lines
+    assert f"{option[0]} is of VMs, and hosts run processes" in last
+
+
 def test_two_agents_never_share_a_directory(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,7 @@ from runyard.cli.options import (
     VM_SLOTS,
     Option,
     Program,
+    is_set,
     label_value,
     with_options,
 )
@@ -32,6 +33,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     driver: Literal["auto", "tart", "process"]
     tart_binary: str
     vm_slots: int
+    vm_slots_set: bool = False  # the option was given
     insecure_registry: tuple[str, ...]
     kubeconfig: str
     node_name: str
@@ -211,4 +213,4 @@ def agent(**given: Any) -> None:
 
     given["data"] = given["data"].absolute()  # shims have another working directory
     given["images"] = (given["images"] or given["data"] / "images").absolute()
-    run(msgspec.convert(given, Flags))
+    run(msgspec.convert(given | {"vm_slots_set": is_set("vm_slots")}, Flags))

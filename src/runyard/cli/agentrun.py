@@ -12,6 +12,7 @@ from runyard.cli.cluster import kubernetes_name
 from runyard.cli.joinedagent import Host, joined_host
 from runyard.cli.lifecycle import announce, run_component
 from runyard.cli.options import BadSetting, labels_of
+from runyard.cli.pollerflags import check_no_vm_options
 from runyard.cli.probesocket import probe_socket
 from runyard.cli.serverfiles import http_url
 from runyard.cli.servicelog import ShortLog, service_log
@@ -115,6 +116,10 @@ def _node_flags(flags: Flags) -> NodeFlags:
 def settings_of(flags: Flags, node: str, opened: Opened, place: NodeFlags) -> Settings:
     """The agent's settings by these flags."""
     if opened.name == "process":
+        # A host that polls starts the runner itself, also in processes.
+        directory = "" if flags.poller == "host" else flags.runner_directory
+        slots = flags.vm_slots if flags.vm_slots_set else None
+        check_no_vm_options(opened.why, slots=slots, directory=directory)
         _check_images(flags)
     # A Pod more than there are slots would wait here for one, and not go to another host.
     pods = flags.pods or (flags.vm_slots if opened.name == "tart" else Size().pods)
