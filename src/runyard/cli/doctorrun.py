@@ -6,6 +6,7 @@ made from reason codes, and cleaned for a terminal.
 
 import asyncio
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -44,6 +45,11 @@ def run(options: Options) -> bool:
     """Make the checks and print the findings; returns whether there is no problem."""
     clock = RealClock()
     facts = gather(data=machine_root(options.data), environ=os.environ, now=clock.now())
+    facts = msgspec.structs.replace(
+        facts,
+        data_option=_option("--data", options.data),
+        agent_option=_option("--agent-data", options.agent_data),
+    )
     home = home_of(facts, os.environ)
     services = agent_services(home, os.environ)
     root = agent_root(options.agent_data, os.environ, home, services)
@@ -59,6 +65,10 @@ def run(options: Options) -> bool:
     else:
         click.echo(harmless(results_text(checks, results, step, verbose=options.verbose)))
     return not any(each.verdict is Verdict.PROBLEM for found in results.values() for each in found)
+
+
+def _option(name: str, given: Path | None) -> str:
+    return "" if given is None else f" {name} {shlex.quote(str(given.absolute()))}"
 
 
 def with_agents(

@@ -189,7 +189,7 @@ def test_a_check_changes_the_data_directory(own: Path, capsys: pytest.CaptureFix
     assert doctor("--only", "data-directory", "--only", "ports", "--data", str(own), "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert [each["reason"] for each in found["findings"]] == ["data-new", "ports-unchosen"]
-    assert found["next"]["command"] == "runyard up"
+    assert found["next"]["command"] == f"runyard up --data {own}"
     assert not own.exists()
 
 
@@ -199,7 +199,8 @@ def test_a_problem_ends_with_success(own: Path, capsys: pytest.CaptureFixture[st
     assert doctor("--only", "components", "--data", str(own)) == 1
     text = capsys.readouterr().out
     assert text.startswith("PROBLEMS\n  the fleet\n    components: ")
-    assert text.endswith("Next: Fix the problems above (1), then check again\n  runyard doctor\n")
+    again = f"runyard doctor --data {own}"
+    assert text.endswith(f"Next: Fix the problems above (1), then check again\n  {again}\n")
 
 
 @pytest.mark.usefixtures("own")

@@ -440,6 +440,25 @@ def test_a_new_user_is_sent_to_the_wrong_step(
     assert found.command.startswith(words)
 
 
+@pytest.mark.parametrize(
+    ("results", "more", "words"),
+    [
+        (finding(CheckId.SLEEP, Found.SLEEPS), {}, "runyard doctor --data /d --agent-data /a"),
+        ({}, {"agent": Agent(data="/x", left=True)}, "runyard doctor --data /d --agent-data /a"),
+        ({}, {}, "runyard up --data /d"),
+        ({}, {"github": Github(configured=True)}, "runyard up --github --data /d"),
+        ({}, {"machine": RUNNING}, "runyard github connect"),
+        ({}, {"machine": RUNNING, "github": Github(configured=True)}, "runyard up --github --data /d"),
+        ({}, {"machine": Machine(running=True, real_github=True)}, "runyard dashboard --data /d"),
+    ],
+)  # fmt: skip
+def test_the_next_step_is_of_another_data_directory_than_the_one_that_was_given(
+    results: dict[CheckId, Findings], more: dict[str, object], words: str
+) -> None:
+    given = {"data_option": " --data /d", "agent_option": " --agent-data /a"}
+    assert next_step(results, known(**given, **more)).command == words
+
+
 def test_a_mac_without_tart_is_sent_to_install_it_before_other_problems_are_fixed() -> None:
     check = next(each for each in CHECKS if each.id is CheckId.TART)
     results = {

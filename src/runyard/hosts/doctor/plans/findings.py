@@ -172,6 +172,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     tart_home: str
     now: float
     agent_data: str = ""  # of the agent on this machine
+    data_option: str = ""  # ` --data DIR`, if it was given: other commands need it too
+    agent_option: str = ""  # ` --agent-data DIR`, likewise
     agents: tuple[str, ...] = ()  # the directories of all agents that are known here
     data_disk: str = (
         "/"  # where the data directory is or will be: the nearest directory that exists

@@ -19,9 +19,6 @@ from runyard.hosts.doctor.plans.findings import (
 from runyard.hosts.doctor.plans.reasons import Found
 
 _LOGS = advice("read the log in the directory logs of the data directory")
-_RESTART = advice(
-    "if the fleet was just ended or killed: look again in a minute, and start it with `runyard up`"
-)
 _UNASKED = Found.MACHINE_UNASKED.because()
 
 
@@ -37,7 +34,11 @@ def components(given: Given) -> Findings:
         return ok(Found.MACHINE_STOPPED.because())
     silent = [each.name for each in machine.components if not each.alive]
     if silent:
-        fixes = (_RESTART, _LOGS) if len(silent) == len(machine.components) else (_LOGS,)
+        restart = advice(
+            "if the fleet was just ended or killed: look again in a minute, and start it with"
+            f" `runyard up{given.facts.data_option}`"
+        )
+        fixes = (restart, _LOGS) if len(silent) == len(machine.components) else (_LOGS,)
         return problem(Found.COMPONENT_SILENT.because(names=", ".join(silent)), *fixes)
     return ok(Found.MACHINE_RUNS.because(count=len(machine.components)))
 

@@ -36,17 +36,21 @@ def next_step(results: Mapping[CheckId, Findings], facts: Facts) -> NextStep:
         return NextStep(reason=Next.INSTALL_EXTRAS.because(), command=EXTRAS.do)
     wrong = [each.reason.code for each in every if each.verdict is Verdict.PROBLEM]
     if any(code is not Found.AGENT_STOPPED for code in wrong):
-        return NextStep(reason=Next.FIX.because(count=len(wrong)), command="runyard doctor")
+        return NextStep(reason=Next.FIX.because(count=len(wrong)), command=_again(facts))
     fleet = facts.machine is not None and facts.machine.running
     if facts.agent is not None and facts.agent.used and not fleet:
-        return _of_the_host(facts.agent)
+        return _of_the_host(facts.agent, _again(facts))
     return _of_the_fleet(facts)
 
 
-def _of_the_host(agent: Agent) -> NextStep:
+def _again(facts: Facts) -> str:
+    return f"runyard doctor{facts.data_option}{facts.agent_option}"
+
+
+def _of_the_host(agent: Agent, again: str) -> NextStep:
     """What a machine that is a host does not do is start a fleet of its own beside it."""
     if agent.joined is None and not agent.running:
-        return NextStep(reason=Next.START_LEFT.because(), command="runyard doctor")
+        return NextStep(reason=Next.START_LEFT.because(), command=again)
     if agent.joined is None:
         return NextStep(reason=Next.LIST_NODES.because(), command="kubectl get nodes")
     url = agent.joined.url
@@ -58,11 +62,11 @@ def _of_the_host(agent: Agent) -> NextStep:
 def _of_the_fleet(facts: Facts) -> NextStep:
     machine, github = facts.machine, facts.github
     connected = github is not None and github.configured
+    up, where = "runyard up --github" if connected else "runyard up", facts.data_option
     if machine is None or not machine.running:
-        words = "runyard up --github" if connected else "runyard up"
-        return NextStep(reason=Next.START.because(), command=words)
+        return NextStep(reason=Next.START.because(), command=up + where)
     if machine.real_github:
-        return NextStep(reason=Next.OPEN_DASHBOARD.because(), command="runyard dashboard")
+        return NextStep(reason=Next.OPEN_DASHBOARD.because(), command=f"runyard dashboard{where}")
     if connected:
-        return NextStep(reason=Next.USE_GITHUB.because(), command="runyard up --github")
+        return NextStep(reason=Next.USE_GITHUB.because(), command=up + where)
     return NextStep(reason=Next.CONNECT_GITHUB.because(), command="runyard github connect")
