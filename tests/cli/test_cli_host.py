@@ -6,7 +6,7 @@ import pytest
 
 from runyard.cli import hostrun
 from runyard.cli.host import Duration
-from runyard.cli.hostjoin import agent_command
+from runyard.cli.hostservice import agent_command
 from runyard.cli.main import cli
 from runyard.cli.main import run as run_cli
 from runyard.clock import RealClock

@@ -237,6 +237,27 @@ def test_settings_of_the_environment_reach_the_service(
     assert found["HOME"] == str(linux.home)
 
 
+def test_an_agent_without_a_service_is_said_not_to_run(
+    computer: Computer, served: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = data_of(computer)
+    assert join(served, "--no-service") == 0
+    capsys.readouterr()
+    assert run("status") == 1
+    said = capsys.readouterr().out
+    assert f"has no service, and does not run; to start it: {Path(sys.executable).parent}" in said
+    assert f"agent --joined --data {data}" in said
+    lock = DirectoryLock(data)
+    lock.acquire()
+    try:
+        assert run("status") == 0
+        assert "the agent runs, without a service" in capsys.readouterr().out
+        assert run("status", "--json") == 0
+        assert json.loads(capsys.readouterr().out)["runs_without_service"] is True
+    finally:
+        lock.release()
+
+
 def test_without_a_service_manager_the_command_is_printed(
     linux: Computer, served: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:

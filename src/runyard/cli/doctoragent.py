@@ -232,6 +232,6 @@ def _expires(token: str) -> float | None:
 
 
 def _start(files: "MembershipFiles", membership: "Membership") -> str:
-    from runyard.cli.hostjoin import agent_command
+    from runyard.cli.hostservice import agent_command
 
     return shlex.join(agent_command(files.folder.parent, membership))

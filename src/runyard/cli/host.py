@@ -214,7 +214,7 @@ def join(
 @host.command()
 @with_options((_AGENT_DATA, _JSON))
 def status(*, data: Path | None, as_json: bool) -> None:
-    """On a machine that joined: where it has joined, and what the agent's service does; exit code 0 if that runs.
+    """On a machine that joined: where it has joined, and whether its agent runs (exit code 0), also without a service.
 
     \b
     runyard host status

@@ -75,7 +75,7 @@ def join(flags: JoinFlags, *, service: bool, as_json: bool, clock: Clock) -> Non
     output.say("driver", f"driver: {_described(opened)}")
     _check_runner(flags, opened)
     settings = tuple(_settings(flags, opened.name))
-    arguments = _arguments(data, flags.driver, settings)
+    arguments = hostservice.agent_arguments(data, flags.driver, settings)
     plan, why = _planned(arguments, data, opened, clock) if service else (None, "")
     if opened.name == "process" and flags.runner:
         _build_images(data, Path(flags.runner))
@@ -89,24 +89,9 @@ def join(flags: JoinFlags, *, service: bool, as_json: bool, clock: Clock) -> Non
     )
     output.say("joined", f"joined {membership.url} as {membership.name}", name=membership.name)
     if plan is None:
-        output.command(data, agent_command(data, membership), why)
+        output.command(data, hostservice.agent_command(data, membership), why)
     else:
         _installed(plan, data, output, clock)
-
-
-def agent_command(data: Path, membership: Membership) -> tuple[str, ...]:
-    """The command that runs the agent of this host."""
-    return (*_program(), *_arguments(data, membership.driver, membership.settings))
-
-
-def _arguments(data: Path, driver: str, settings: tuple[str, ...]) -> tuple[str, ...]:
-    return (
-        *("agent", "--joined", "--data", str(data)),
-        *(() if driver in ("", "auto") else ("--driver", driver)),
-        *settings,
-        # Port 0: another agent or another program may have the default one.
-        *("--listen", "127.0.0.1:0"),
-    )
 
 
 def _settings(flags: JoinFlags, driver: str) -> Iterator[str]:
@@ -353,10 +338,3 @@ def _installed(plan: hostservice.Plan, data: Path, output: _Output, clock: Clock
     here = hostservice.where(data)
     output.say("status", f"here: runyard host status{here}; to end it: runyard host leave{here}")
     output.say("next", "on the main machine: runyard host list")
-
-
-def _program() -> tuple[str, ...]:
-    """How this program is started again, by absolute paths."""
-    here = Path(sys.executable)
-    command = here.with_name("runyard")
-    return (str(command),) if command.exists() else (str(here), "-m", "runyard.cli.main")

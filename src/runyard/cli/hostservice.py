@@ -2,7 +2,7 @@
 
 What can be refused is refused by `planned`, before the join token is sent: a program or a directory that a service
 manager cannot carry, a setting that would be lost, another agent in the same directory. There is one service for each
-data directory.
+data directory. An agent that joined with `--no-service` has none: its user keeps it running.
 
 Exit codes: 0 done (of `status`: the agent runs), 1 it does not run, or runners still run here, 2 it cannot be done.
 """
@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import shlex
+import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -33,7 +34,7 @@ from runyard.cli.servicelog import service_log
 from runyard.cli.tables import show_json
 from runyard.clock import Clock
 from runyard.embedded.lock import DirectoryInUse, DirectoryLock, DirectoryStuck, is_owned
-from runyard.hosts.joining.membership import MembershipFiles, NotJoined
+from runyard.hosts.joining.membership import Membership, MembershipFiles, NotJoined
 from runyard.hosts.services.contract import Manager
 from runyard.hosts.services.errors import NoManager
 from runyard.hosts.services.installing import Installed, install, status, uninstall
@@ -61,6 +62,29 @@ def default_data() -> Path:
 def agent_service(data: Path) -> str:
     """The name of the service with this data directory: `agent` for the default one."""
     return service_name("agent", data, default=default_data())
+
+
+def agent_command(data: Path, membership: Membership) -> tuple[str, ...]:
+    """The command that runs the agent of this host."""
+    return (*_program(), *agent_arguments(data, membership.driver, membership.settings))
+
+
+def agent_arguments(data: Path, driver: str, settings: tuple[str, ...]) -> tuple[str, ...]:
+    """The arguments of that command."""
+    return (
+        *("agent", "--joined", "--data", str(data)),
+        *(() if driver in ("", "auto") else ("--driver", driver)),
+        *settings,
+        # Port 0: another agent or another program may have the default one.
+        *("--listen", "127.0.0.1:0"),
+    )
+
+
+def _program() -> tuple[str, ...]:
+    """How this program is started again, by absolute paths."""
+    here = Path(sys.executable)
+    command = here.with_name("runyard")
+    return (str(command),) if command.exists() else (str(here), "-m", "runyard.cli.main")
 
 
 def planned(arguments: tuple[str, ...], data: Path, *, driver: str, clock: Clock) -> Plan:
@@ -93,26 +117,34 @@ def installed(plan: Plan, *, clock: Clock) -> Installed:
 
 
 def run_status(data: Path | None, *, as_json: bool, clock: Clock) -> int:
-    """Print where this machine has joined, and what the agent's service does; the exit code is 0 if that runs."""
+    """Print where this machine has joined, and whether the agent runs, as a service or without; 0 if it does."""
     root = _root(data)
     files = MembershipFiles(root)
     with explained():
         found = asyncio.run(status(agent_service(root), manager_of_user(clock)))
+    alone, command = not found.installed and not found.pid and is_owned(root), ""
     try:
         member = files.read()
         age = files.age(now=clock.now())
     except NotJoined as error:
         joined, line = None, str(error)
     else:
+        command = shlex.join(agent_command(root, member))
         joined = {"name": member.name, "url": member.url, "credential_age": age}
         line = f"joined {member.url} as {member.name}; its credential is {_span(age)} old"
     log = str(service_log(root))
     if as_json:
-        show_json({**msgspec.to_builtins(found), "log": log, "joined": joined})
-        return 0 if found.pid else 1
+        shown = {"log": log, "joined": joined, "runs_without_service": alone}
+        show_json({**msgspec.to_builtins(found), **shown})
+        return 0 if found.pid or alone else 1
     click.echo(line)
-    show_status(found, install="runyard host join URL TOKEN", logs=log)
-    return 0 if found.pid else 1
+    if alone:
+        click.echo("the agent runs, without a service")
+    elif command and not found.installed and not found.pid:
+        click.echo(f"the agent has no service, and does not run; to start it: {command}")
+    else:
+        show_status(found, install="runyard host join URL TOKEN", logs=log)
+    return 0 if found.pid or alone else 1
 
 
 def run_leave(data: Path | None, *, force: bool, as_json: bool, clock: Clock) -> None:
