@@ -16,6 +16,7 @@ from runyard.embedded.up.pulls import Progress, PullView, joined_pulls
 from runyard.kube.objects import Pod
 from runyard.sim.driver import SimDriver
 from runyard.vm.contract import ImageMissing, PullProgress, ResolvedImage, ignore_progress
+from runyard.vm.tart.errors import failure
 
 IMAGE, PINNED = "registry.example/macos:26", f"registry.example/macos@sha256:{'a' * 64}"
 GB = 10**9
@@ -118,6 +119,15 @@ def test_an_error_of_several_lines_is_one_line_of_the_log() -> None:
     failed = PullState(image=IMAGE, state="failed", error="no route\nto host")
     (line,) = Progress().ended({"host-1": (failed,)}, 0.0)
     assert line.endswith("no route to host")
+
+
+def test_the_line_of_a_failed_pull_says_twice_that_it_is_tried_again() -> None:
+    offline = "Error: A server with the specified hostname could not be found."
+    error = str(failure(f"pull of {IMAGE}", 1, offline))
+    failed = PullState(image=IMAGE, state="failed", error=error)
+    (line,) = Progress().ended({"host-1": (failed,)}, 0.0)
+    assert line.count("again") == 1
+    assert line.endswith("check the network and the registry")
 
 
 def test_a_pull_that_begins_anew_has_no_rate_below_zero() -> None:

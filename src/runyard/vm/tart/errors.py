@@ -65,12 +65,12 @@ _OTHER_PULL = r"waiting for lock\b"
 _REFUSED = r"AuthFailed|CredentialsNotFound|UNAUTHORIZED|access to the resource is denied"
 _LOG_IN = "log in with `tart login`, or set TART_REGISTRY_USERNAME and TART_REGISTRY_PASSWORD"
 _NAME = "check its name and digest in the registry"
-_LATER = "it is tried again later"
+_NETWORK = "check the network and the registry"
 # The first that fits counts. What a registry answered comes first: the text that it sent may look like the others.
 _RULES: tuple[tuple[str, type[VmError], str], ...] = (
     (rf"{_STATUS}(401|403)\b", Unauthorized, _LOG_IN),
     (rf"{_STATUS}404\b", ImageMissing, _NAME),
-    (rf"{_STATUS}(408|429|5\d\d)\b", Unreachable, _LATER),
+    (rf"{_STATUS}(408|429|5\d\d)\b", Unreachable, _NETWORK),
     (NO_SLOT, SlotsFull, "wait until one of the running VMs ends"),
     (_FULL, NoSpace, _NO_SPACE),
     (r"\bmissing some of its files\b", Incomplete, "it is to be deleted and made again"),
@@ -85,7 +85,7 @@ _RULES: tuple[tuple[str, type[VmError], str], ...] = (
     (r"no IP address found", Unreachable, "it may still boot"),
     (_REFUSED, Unauthorized, _LOG_IN),
     (r"manifest unknown|NAME_UNKNOWN", ImageMissing, _NAME),
-    (_OFFLINE, Unreachable, _LATER),
+    (_OFFLINE, Unreachable, _NETWORK),
 )
 _COMPILED: tuple[tuple[re.Pattern[str], Callable[[str], VmError], str], ...] = tuple(
     (re.compile(pattern, re.DOTALL), kind, fix) for pattern, kind, fix in _RULES
