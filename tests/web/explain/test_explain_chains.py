@@ -28,6 +28,7 @@ from runyard.telemetry.conditions import GITHUB_REFUSED, GITHUB_UNREACHABLE
 from runyard.web.explain.context import Context, DispatchLimits, LogEntry, SlotFacts
 from runyard.web.explain.explainer import explain_runner
 from runyard.web.explain.jobs import explain_job, overdue
+from runyard.web.explain.pods import explain_pod
 from runyard.web.explain.pools import explain_pool
 from runyard.web.explain.reasons import Ends, What
 from runyard.web.explain.slots import explain_slot
@@ -206,6 +207,15 @@ def test_a_runner_on_its_way_is_what_the_job_waits_for(
     chain = explain_job(a_job(), None, context)
     assert [step.subject for step in chain] == ["job 7", "pool mac", "pod mac-1"]
     assert (binding(chain).constraint, binding(chain).who) == (named, who)
+
+
+def test_a_pull_is_explained_without_how_far_it_is() -> None:
+    far = "37 % of 52.1 GB, 110 MB/s, about 5 min left"
+    pod = a_pod(status=waits("Pulling", far))
+    context = a_context(pools=[a_pool()], pods=[pod], runners=(a_runner(),))
+    (own,) = explain_pod(pod, context)
+    assert text(own).startswith("its host is pulling ") and text(own).endswith(f": {far}")
+    assert binding(explain_pool(a_pool(), context)) == own
 
 
 def test_the_chain_ends_at_the_host_that_is_not_there() -> None:

@@ -6,7 +6,7 @@ The scheduler's condition says why it has no host, the agent's container status 
 
 import msgspec
 
-from runyard.kube.objects import Condition, Pod
+from runyard.kube.objects import Condition, Pod, Waiting
 from runyard.web.durations import format_duration
 from runyard.web.explain import dependencies
 from runyard.web.explain.context import Context
@@ -144,6 +144,7 @@ def _unplaced(pod: Pod, context: Context) -> Step:
 
 def _starting(pod: Pod, *, leads: bool) -> Step:
     constraint, what, ends = _progress(pod)
+    pulled = _waiting(pod).message if constraint is Constraint.IMAGE_STAGING else ""
     bound = _condition(pod, "PodScheduled")
     since = instant(pod.status.start_time) or (
         instant(bound.last_transition_time) if bound is not None else None
@@ -152,6 +153,7 @@ def _starting(pod: Pod, *, leads: bool) -> Step:
         constraint=constraint,
         subject=f"pod {pod.metadata.name}",
         what=what,
+        cause=What.MESSAGE.because(text=pulled) if pulled else None,  # how far, at which rate
         who=f"agent of {pod.spec.node_name}",
         since=since or instant(pod.metadata.creation_timestamp),
         ends=ends,
@@ -162,10 +164,8 @@ def _starting(pod: Pod, *, leads: bool) -> Step:
 def _progress(pod: Pod) -> tuple[Constraint, Reason, Reason]:
     if pod.status.phase == "Running":
         return Constraint.NOT_ASKING, What.UP_NOT_POLLING.because(), Ends.POLLS.because()
-    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    waits = next((s.state.waiting for s in statuses if s.state.waiting is not None), None)
-    reason = "" if waits is None else waits.reason
-    message = "" if waits is None else waits.message
+    waits = _waiting(pod)
+    reason, message = waits.reason, waits.message
     image = pod.spec.containers[0].image if pod.spec.containers else ""
     if reason == names.WAITING_PULL:
         pulls = What.PULLS_IMAGE.because(image=image)
@@ -182,6 +182,13 @@ def _progress(pod: Pod) -> tuple[Constraint, Reason, Reason]:
     if not reason:
         return Constraint.BOOTING, What.NOT_STARTED.because(), Ends.AGENT_STARTS.because()
     return Constraint.BOOTING, What.VM_BOOTS.because(), Ends.GUEST_POLLS.because()
+
+
+def _waiting(pod: Pod) -> Waiting:
+    """Why the first of its containers that waits does so; empty if none does."""
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    waits = (each.state.waiting for each in statuses if each.state.waiting is not None)
+    return next(waits, Waiting())
 
 
 def _host(pod: Pod, context: Context) -> tuple[Step, ...]:
