@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from runyard.web.explain.reasons import Ends
 from runyard.web.explain.values import Constraint
 from runyard.web.explain.views import ExplanationView
 from runyard.web.values import Host, Overview, Pool, Tone
@@ -23,6 +24,16 @@ ComponentState = Literal["works", "degraded", "down", "unknown"]
 EXIT: dict[State, int] = {"healthy": 0, "degraded": 1, "critical": 1, "unknown": 2}
 _STATES: dict[Tone, State] = {"bad": "critical", "warn": "degraded"}
 _DAY = 86400.0
+_PATIENCE = 60.0  # seconds: a VM that ends frees its slot sooner
+# By the code of what would end it.
+_FIXES = {
+    Ends.DISK_FREED.value: "Free space on the disk of {host}; images of runyard that no Pod uses go by themselves",
+    Ends.IMAGE_CORRECTED.value: "Correct its image: runyard pool create {pool} --image REF --replace",
+    Ends.REGISTRY_LOGIN.value: "On {host}, log in to the registry: tart login HOST",
+    Ends.REGISTRY_ANSWERS.value: "Check the network of {host} and the registry; it is tried again by itself",
+    Ends.SLOT_FREE.value: "Stop VMs of other tools on its host: tart list, tart stop NAME",
+}
+_FIX = "Correct what the message says, for example its image: runyard pool create {pool} --image REF --replace"
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,7 +240,7 @@ def _problems(
 ) -> tuple[Problem, ...]:
     """Everything that is wrong, errors first; one that the server reports is not repeated from its probe."""
     found = [] if view is None else [*_alarms(view), *_hosts(view), *_pools(view)]
-    found += _failed_starts(starting)
+    found += [_failed_start(each) for each in starting if _cannot_start(each)]
     known = {(each.where, each.code) for each in found}
     found += [
         problem
@@ -307,22 +318,28 @@ def starting_pools(view: Overview) -> tuple[str, ...]:
     )
 
 
-def _failed_starts(starting: tuple[ExplanationView, ...]) -> list[Problem]:
-    """Pools without a runner whose VMs cannot be created, whether or not a job waits for them."""
-    return [
-        Problem(
-            where=f"pool {each.id}",
-            code=each.binding.constraint.value,
-            severity="warning",
-            title=f"The pool {each.id} has no runner, and its VMs cannot be created",
-            message=each.binding.what,
-            fix="Correct what the message says, for example its image:"
-            f" runyard pool create {each.id} --image REF --replace",
-            since=each.binding.since,
-        )
-        for each in starting
-        if each.binding.constraint is Constraint.START_FAILED
-    ]
+def _cannot_start(pool: ExplanationView) -> bool:
+    """Whether the VMs of this pool, which has no runner, cannot be created or started."""
+    step = pool.binding
+    if step.constraint is Constraint.SLOTS_FULL:
+        return step.since is not None and pool.at - step.since >= _PATIENCE
+    return step.constraint is Constraint.START_FAILED
+
+
+def _failed_start(pool: ExplanationView) -> Problem:
+    """The problem of such a pool, whether or not a job waits for it; the fix is of its kind."""
+    step = pool.binding
+    named = {"pool": pool.id, "host": str(step.ends_detail.get("host", "its host"))}
+    cause = "start" if step.constraint is Constraint.SLOTS_FULL else "be created"
+    return Problem(
+        where=f"pool {pool.id}",
+        code=step.constraint.value,
+        severity="warning",
+        title=f"The pool {pool.id} has no runner, and its VMs cannot {cause}",
+        message=step.what,
+        fix=_FIXES.get(step.ends_code, _FIX).format_map(named),
+        since=step.since,
+    )
 
 
 def _versions(components: tuple[Component, ...], own: str) -> tuple[Problem, ...]:

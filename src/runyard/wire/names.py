@@ -109,6 +109,11 @@ EVENT_POLLS_ITSELF = "PollsLoopback"
 WAITING_PULL = "Pulling"  # why a Pod's container does not run yet
 WAITING_BOOT = "ContainerCreating"
 WAITING_SLOT = "SlotsFull"
+WAITING_NO_SPACE = "NoSpace"  # these are kinds of failures (`vm.contract.Fault`), each tried again
+WAITING_NO_IMAGE = "ImageMissing"
+WAITING_REFUSED = "Unauthorized"
+WAITING_UNREACHABLE = "Unreachable"
+WAITING_STALLED = "PullStalled"
 
 RUNNER_NAME_LIMIT = 64  # GitHub's limit on a runner's name
 

@@ -177,11 +177,26 @@ def _progress(pod: Pod) -> tuple[Constraint, Reason, Reason]:
         return (
             Constraint.START_FAILED,
             What.VM_NOT_CREATED.because(message=cause),
-            Ends.ATTEMPT_OF_AGENT.because(),
+            _repaired(reason, pod.spec.node_name),
         )
     if not reason:
         return Constraint.BOOTING, What.NOT_STARTED.because(), Ends.AGENT_STARTS.because()
     return Constraint.BOOTING, What.VM_BOOTS.because(), Ends.GUEST_POLLS.because()
+
+
+def _repaired(kind: str, host: str) -> Reason:
+    """What would end a failure of this kind."""
+    match kind:
+        case names.WAITING_NO_SPACE:
+            return Ends.DISK_FREED.because(host=host)
+        case names.WAITING_NO_IMAGE:
+            return Ends.IMAGE_CORRECTED.because()
+        case names.WAITING_REFUSED:
+            return Ends.REGISTRY_LOGIN.because(host=host)
+        case names.WAITING_UNREACHABLE | names.WAITING_STALLED:
+            return Ends.REGISTRY_ANSWERS.because(host=host)
+        case _:
+            return Ends.ATTEMPT_OF_AGENT.because()
 
 
 def _waiting(pod: Pod) -> Waiting:

@@ -176,6 +176,13 @@ class Ends(Code):
     PULL_ENDS = "pull-ends", "the pull ends"
     SLOT_FREE = "slot-free", "another VM on that host ends"
     ATTEMPT_OF_AGENT = "attempt-of-agent", "the agent's next attempt succeeds"
+    DISK_FREED = "disk-freed", "space on the disk of {host} is freed"
+    IMAGE_CORRECTED = (
+        "image-corrected",
+        "the registry has the image, or the pool names another one",
+    )
+    REGISTRY_LOGIN = "registry-login", "{host} has credentials that the registry accepts"
+    REGISTRY_ANSWERS = "registry-answers", "the registry can be reached from {host}"
     AGENT_STARTS = "agent-starts", "its agent starts it"
     GUEST_POLLS = "guest-polls", "the guest polls for work"
     AGENT_REPORTS = "agent-reports", "its agent reports again, or the Node is removed"
