@@ -432,6 +432,20 @@ def test_a_fact_is_not_cut_at_the_edge_of_a_narrow_screen() -> None:
     assert "vms1(vm-1)" in shown
 
 
+@pytest.mark.parametrize("waits", ["tart", ""])
+def test_a_job_is_to_be_tried_although_its_pool_waits(waits: str, tmp_path: Path) -> None:
+    machine = copy.copy(MACHINE)
+    machine.options = Options(data=tmp_path)
+    machine.layout = Layout(tmp_path)
+    machine.waits_for = waits
+    shown, file = output()
+    with shown:
+        shown.up(machine, "")
+    text = file.getvalue()
+    assert ("try a job" in text) is not bool(waits)
+    assert ("jobs wait: the pool practice is made for tart" in text) is bool(waits)
+
+
 def test_a_pipe_is_told_every_fact_that_stays_on_a_screen() -> None:
     shown, file = output()
     play_demo(shown)

@@ -29,6 +29,7 @@ from runyard.embedded.up.demo.events import DemoListener, Fault, FaultView, JobS
 from runyard.embedded.up.demo.scenario import Outcome
 from runyard.embedded.up.lifecycle import ProgressListener
 from runyard.embedded.up.machine import Machine
+from runyard.embedded.up.practice import POOL
 from runyard.embedded.up.pulls import Lines, PullView
 from runyard.embedded.up.supervisor import ComponentView
 
@@ -133,7 +134,12 @@ class UpOutput(ProgressListener, DemoListener):
         if machine.database.notice:
             self.report(machine.database.notice)
         if not machine.options.demo:
-            if machine.options.github is None and machine.options.driver == "tart":
+            if machine.waits_for:
+                self.report(
+                    f"jobs wait: the pool {POOL} is made for {machine.waits_for}, and this machine has no such host;"
+                    " a line above says what to do"
+                )
+            elif machine.options.github is None and machine.options.driver == "tart":
                 # Of a stand-in for tart that is not true, but of a Mac.
                 self.report(
                     "jobs: VMs cannot reach the practice GitHub, which is on this machine's loopback; connect the"
@@ -366,6 +372,7 @@ class JsonLines(UpOutput):
             isolation=machine.isolation,
             github_usable=self.github_usable,
             runs_on=machine.labels,
+            waits_for=machine.waits_for,
         )
 
     def ended(self, seconds: float) -> None:

@@ -25,19 +25,20 @@ TART = msgspec.structs.replace(PROCESS, driver="tart")
 
 def starts(*runs: Options | dict[str, Any] | str) -> tuple[dict[str, Any], list[list[str]]]:
     """The pool, and what each start reported."""
-    pool, reported, _ = labelled(*runs)
+    pool, reported, *_ = labelled(*runs)
     return pool, reported
 
 
 def labelled(
     *runs: Options | dict[str, Any] | str,
-) -> tuple[dict[str, Any], list[list[str]], list[tuple[str, ...]]]:
-    """The pool, and what each start reported, and the labels for `runs-on` then.
+) -> tuple[dict[str, Any], list[list[str]], list[tuple[str, ...]], list[str]]:
+    """The pool, what each start reported, the labels for `runs-on` then, and what the pool waits for.
 
     A dictionary is a change by a user, as a merge patch; a text is a deletion, or the name of a host that joins.
     """
     reported: list[list[str]] = []
     seen: list[tuple[str, ...]] = []
+    held: list[str] = []
     found: dict[str, Any] = {}
 
     async def scenario(harness: Harness) -> None:
@@ -53,11 +54,12 @@ def labelled(
                 reported.append([])
                 await first_pool.ensure(kube, each, reported[-1].append)
                 seen.append(await first_pool.labels(kube))
+                held.append(await first_pool.waits_for(kube, each))
         with contextlib.suppress(NotFound):
             found.update(await kube.get(RUNNER_POOLS, practice.POOL, namespace=space))
 
     play(scenario)
-    return found, reported, seen
+    return found, reported, seen, held
 
 
 def with_image(options: Options, image: str) -> Options:
@@ -92,7 +94,7 @@ def test_a_pool_from_before_the_annotation_is_moved_if_it_is_unchanged() -> None
 
 
 def test_a_workflow_names_the_label_that_the_pool_has_now() -> None:
-    _, _, seen = labelled(TART, {"spec": {"dispatchLabel": "ci"}}, TART, DELETED, TART)
+    _, _, seen, _ = labelled(TART, {"spec": {"dispatchLabel": "ci"}}, TART, DELETED, TART)
     assert seen == [(practice.LABEL,), ("ci",), ()]
 
 
@@ -133,6 +135,23 @@ def test_jobs_of_vms_do_not_become_processes_because_tart_is_broken_for_a_while(
     assert has(pool, with_image(TART, OLD))
     (line,) = second
     assert "--driver process" in line
+
+
+@pytest.mark.parametrize(
+    ("runs", "waits"),
+    [
+        ((TART, PROCESS), "tart"),
+        ((TART, TART), ""),
+        ((TART, msgspec.structs.replace(PROCESS, driver_given=True)), ""),
+        ((TART, "mini-2", PROCESS), ""),  # it may have tart
+        ((TART, DELETED, PROCESS), ""),
+        ((PROCESS, {"spec": {"podMemoryMB": 9000}}, TART), "process"),
+    ],
+)
+def test_a_job_is_to_be_tried_although_no_host_can_run_it(
+    runs: tuple[Any, ...], waits: str
+) -> None:
+    assert labelled(*runs)[3][-1] == waits
 
 
 def test_a_driver_that_is_named_moves_the_pool_back() -> None:

@@ -27,13 +27,14 @@ from runyard.embedded.up import practice
 from runyard.embedded.up.machine import Options
 from runyard.hosts.joining import accounts
 from runyard.kube.client import Kube
-from runyard.kube.errors import AlreadyExists, Conflict
+from runyard.kube.errors import AlreadyExists, Conflict, NotFound
 from runyard.kube.kinds import NAMESPACES, RUNNER_POOLS
 from runyard.vm.registry import RUNTIMES, DriverName
 from runyard.wire import names
 from runyard.wire.runnerpool import PoolSpec
 
 Spec = dict[str, Any]
+_KUBELET = "hosts with a kubelet"
 # What follows from the driver; only the image may be given.
 _BY_DRIVER = ("image", "os", "runnerLabels", "runtimeClass", "podCPUMilli", "podMemoryMB")
 
@@ -87,6 +88,18 @@ async def labels(kube: Kube) -> tuple[str, ...]:
     by_name = {each["metadata"]["name"]: str(each["spec"]["dispatchLabel"]) for each in pools}
     first = {key: by_name[key] for key in (practice.POOL,) if key in by_name}
     return tuple((first | by_name).values())
+
+
+async def waits_for(kube: Kube, options: Options) -> str:
+    """What the first pool is made for, if the hosts here run something else and none has joined; else empty."""
+    try:
+        pool = await kube.get(RUNNER_POOLS, practice.POOL, namespace=names.RUNNERS_NAMESPACE)
+    except NotFound:
+        return ""
+    theirs = _runtime(pool["spec"])
+    if theirs == _runtime(_wanted(options)) or await accounts.joined(kube):
+        return ""
+    return theirs or _KUBELET
 
 
 async def _create(kube: Kube, options: Options) -> None:
@@ -189,7 +202,7 @@ def _by_hand(theirs: str, spec: Spec, wanted: Spec, options: Options) -> str:
         **_size_options(wanted),
     )
     return (
-        f"the pool {practice.POOL} was made for {theirs or 'hosts with a kubelet'} and a user has changed it, so it is"
+        f"the pool {practice.POOL} was made for {theirs or _KUBELET} and a user has changed it, so it is"
         f" kept; these hosts run {options.driver}, and its runners do not fit on them. Move it with {command}"
     )
 

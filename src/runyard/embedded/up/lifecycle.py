@@ -259,6 +259,7 @@ async def _start(
     )
     await first_pool.ensure(machine.kube, machine.options, report)
     machine.labels = await first_pool.labels(machine.kube)
+    machine.waits_for = await first_pool.waits_for(machine.kube, machine.options)
     practising = "the practice GitHub, " if machine.options.github is None else ""
     report(f"starting {practising}the server, the operator and the hosts")
     async with asyncio.TaskGroup() as rest:

@@ -116,6 +116,7 @@ class Machine:
         self.kube = kube
         self.conninfo = ""
         self.labels: tuple[str, ...] = ()  # of `runs-on`, one for each pool
+        self.waits_for = ""  # what the first pool is made for, if no host here runs that
         self.runner_archive: Path | None = None  # for VMs whose image has no runner
         self._clock = clock
 
