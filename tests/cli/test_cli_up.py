@@ -64,6 +64,7 @@ BAD = {
     "hosts that are no number": ["--hosts", "x"],
     "no port": ["--listen", "127.0.0.1"],
     "a port that is none": ["--listen", "127.0.0.1:70000"],
+    "a port without a next one, at which hosts join": ["--listen", "127.0.0.1:65535"],
     "a file as directory": ["--data", __file__],
     "half an App": ["--github", "--github-app-id", "1"],
     "an App without GitHub": ["--github-app-id", "1"],

@@ -57,6 +57,7 @@ CANNOT_BEGIN = (
     BadArchive,
 )
 FAILED = (ComponentFailed, DemoFailed, NotRecovered)
+_LAST_PORT = 65535
 INTERRUPTED = 130  # as shells expect it
 
 
@@ -92,7 +93,7 @@ def run(flags: UpFlags, *, plain: bool, as_json: bool) -> int:
     """Run the fleet until a signal stops it; returns the exit code."""
     # `BadSetting` names what is missing.
     who = None if flags.github is None else github_identity(flags.github, clock=RealClock())
-    host, port = address("--listen", flags.listen)
+    host, port = listen_address(flags)
     driver, why = chosen_driver(flags)
     with _directory(flags.data, demo=flags.demo) as root:
         options = Options(
@@ -120,6 +121,16 @@ def run(flags: UpFlags, *, plain: bool, as_json: bool) -> int:
         if code == 1:
             raise SystemExit(code)  # the directory of a failed demo is kept
         return code
+
+
+def listen_address(flags: UpFlags) -> tuple[str, int]:
+    """The host and the port of `--listen`; `BadSetting` if there is no next port, at which hosts join."""
+    host, port = address("--listen", flags.listen)
+    if flags.joining and port == _LAST_PORT:
+        raise BadSetting(
+            f"--listen: hosts join at the next port, and there is none after {port}. Choose a lower one"
+        )
+    return host, port
 
 
 def chosen_driver(flags: UpFlags) -> tuple[DriverName, Reason]:

@@ -17,7 +17,6 @@ import click
 import msgspec
 
 from runyard.cli.github_auth import github_identity
-from runyard.cli.serverfiles import address
 from runyard.cli.serviceargs import Given
 from runyard.cli.servicehere import (
     CannotInstall,
@@ -33,7 +32,7 @@ from runyard.cli.servicehere import service_name as shared_service_name
 from runyard.cli.servicelog import service_log
 from runyard.cli.tables import show_json
 from runyard.cli.upgithub import report_checks, up_checks
-from runyard.cli.uprun import UpFlags, chosen_driver, real_github
+from runyard.cli.uprun import UpFlags, chosen_driver, listen_address, real_github
 from runyard.clock import Clock
 from runyard.embedded.lock import DirectoryInUse, DirectoryLock, DirectoryStuck, is_owned
 from runyard.embedded.up.hosts import wanted_isolation
@@ -117,7 +116,7 @@ async def _install(
     environ = os.environ
     with explained():
         _check_environment(environ)
-        address("--listen", flags.listen)
+        listen_address(flags)
         if flags.github is not None:
             await _check_github(flags, clock, quiet=quiet)
         service, manager = service_of(root, given, environ=environ), _manager(clock)

@@ -44,7 +44,8 @@ def bind(
     ports = dict(wanted)
     outside = (*((PUBLIC,) if exposed else ()), *((HOSTS,) if joining else ()))
     if joining:
-        ports[HOSTS] = _next(ports.get("server", 0))
+        server = ports.get("server", 0)
+        ports[HOSTS] = server + 1 if server else 0  # for any
     if exposed:
         ports[PUBLIC] = ports.pop("server", 0)
     stored = read_json(layout.ports, fix="Remove it: new ports are then chosen")
@@ -69,11 +70,6 @@ def bind(
     chosen |= {name: each.getsockname()[1] for name, each in bound.items()}
     write_whole(layout.ports, msgspec.json.encode(chosen))
     return bound
-
-
-def _next(port: int) -> int:
-    """The port after this one; 0 for any if there is none."""
-    return port + 1 if 0 < port < 65535 else 0
 
 
 def _port(port: object) -> int:
