@@ -61,7 +61,7 @@ async def _serve(host: Host) -> None:
         announce(text, as_json=flags.as_json, event="serving", url=urls[0], name=node)
 
     probes = probe_socket(flags.listen, flags.metrics_token_file, clock=RealClock())
-    await serve_host(plan, (probes,), ready=ready, beside=host.beside)
+    await serve_host(plan, (probes,), ready=ready, beside=host.beside, watched=host.watched)
 
 
 def _check_images(flags: Flags) -> None:

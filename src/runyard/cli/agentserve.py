@@ -24,7 +24,7 @@ from runyard.node.settings import Settings
 from runyard.telemetry import conditions
 from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.health import Health
-from runyard.telemetry.log import get_logger
+from runyard.telemetry.log import Logger, get_logger
 from runyard.telemetry.meter import Meter
 from runyard.vm.archives import FOLDER, Archive, BadArchive, provided
 from runyard.vm.contract import VmError
@@ -33,6 +33,8 @@ from runyard.wire import names
 
 Beside = Callable[[Coroutine[Any, Any, None], Deps], Coroutine[Any, Any, None]]
 """Runs the agent together with what this kind of host needs beside it."""
+Watched = Callable[[Kube, Health, Logger], Kube]
+"""The same client, with what this kind of host notices about its requests."""
 
 
 class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +54,7 @@ async def serve_host(
     *,
     ready: Callable[[tuple[str, ...], Opened], None],
     beside: Beside | None = None,
+    watched: Watched | None = None,
 ) -> None:
     """Serve the host until a signal; `BadSetting` says why it cannot start."""
     ending, clock = stop_on_signal(), RealClock()
@@ -63,16 +66,18 @@ async def serve_host(
         stack.callback(_locked(plan.data).release)
         archive = await _provided(plan, clock)
         opened = await _opened(plan, clock)
+        health, log = Health(clock, conditions.ALL), get_logger("agent", node=plan.node)
+        client = Kube(kube, agent=names.NODE_AGENT)
         deps = Deps(
-            kube=Kube(kube, agent=names.NODE_AGENT),
+            kube=client if watched is None else watched(client, health, log),
             driver=opened.driver,
             records=Records(plan.data / "records"),
             clock=clock,
             rng=random.SystemRandom(),
             meter=Meter(),
-            log=get_logger("agent", node=plan.node),
+            log=log,
             settings=msgspec.structs.replace(plan.settings(opened), runner_archive=archive),
-            health=Health(clock, conditions.ALL),
+            health=health,
             freshness=Freshness(clock),
         )
         work = component.serve(deps, sockets, ready=lambda urls: ready(urls, opened))

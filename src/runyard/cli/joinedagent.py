@@ -19,11 +19,15 @@ from runyard.clock import Clock
 from runyard.components.hosting import RUNNER_REQUESTS
 from runyard.embedded.up import images
 from runyard.embedded.up.layout import Layout
+from runyard.hosts.joining.accepted import AcceptedTransport
 from runyard.hosts.joining.client import address_towards
 from runyard.hosts.joining.forwarder import forwarding
 from runyard.hosts.joining.membership import Membership, MembershipFiles, NotJoined
 from runyard.hosts.joining.renewal import Renewal
+from runyard.kube.client import Kube
 from runyard.node.deps import Deps
+from runyard.telemetry.health import Health
+from runyard.telemetry.log import Logger
 
 _LOOPBACK = "127.0.0.1"
 
@@ -38,12 +42,17 @@ class Host:
         """Run the agent, with what it needs beside it."""
         await work
 
+    def watched(self, kube: Kube, health: Health, log: Logger) -> Kube:
+        """The client of the agent."""
+        return kube
+
 
 class JoinedHost(Host):
     """An agent of a machine that joined another one."""
 
-    def __init__(self, flags: Flags, renewal: Renewal) -> None:
+    def __init__(self, flags: Flags, membership: Membership, renewal: Renewal) -> None:
         super().__init__(flags)
+        self._membership = membership
         self._renewal = renewal
 
     async def beside(self, work: Coroutine[Any, Any, None], deps: Deps) -> None:
@@ -54,6 +63,15 @@ class JoinedHost(Host):
             )
             await work
             renewing.cancel()
+
+    def watched(self, kube: Kube, health: Health, log: Logger) -> Kube:
+        """The client of the agent, which notices that the main machine does not accept this host any more."""
+        url, host = self._membership.url, self._membership.name
+        return kube.through(
+            lambda inner: AcceptedTransport(
+                inner, url=url, host=host, data=self.flags.data, health=health, log=log
+            )
+        )
 
 
 @contextlib.asynccontextmanager
@@ -69,7 +87,8 @@ async def joined_host(flags: Flags, *, clock: Clock) -> AsyncIterator[Host]:
         _check(flags, membership)
         await asyncio.to_thread(_build_images, flags, membership)
         async with forwarding(files, practice=RUNNER_REQUESTS) as url:
-            yield JoinedHost(_completed(flags, files, membership, url), Renewal(files, clock=clock))
+            completed = _completed(flags, files, membership, url)
+            yield JoinedHost(completed, membership, Renewal(files, clock=clock))
     except NotJoined as error:
         raise BadSetting(f"--joined: {error}") from None
 

@@ -23,11 +23,19 @@ KUBERNETES_UNREACHABLE = Condition(
     fix="Check the API server and the network to it. Running jobs continue; no Pod is created or deleted.",
     visible_after=15.0,
 )
+HOST_CREDENTIAL_ENDED = Condition(
+    code="host-credential-ended",
+    title="The main machine no longer accepts this host",
+    fix="The host was removed or has joined again, or its credential expired. End it with 'runyard host leave', then"
+    " join again.",
+    depends_on=("kubernetes-unreachable",),
+    visible_after=5.0,
+)
 KUBERNETES_REFUSED = Condition(
     code="kubernetes-refused",
     title="The Kubernetes API refuses this component",
     fix="Compare the ServiceAccount's roles with the shipped manifests and apply them again.",
-    depends_on=("kubernetes-unreachable",),
+    depends_on=("kubernetes-unreachable", "host-credential-ended"),
     visible_after=5.0,
 )
 WATCH_STALE = Condition(
@@ -133,6 +141,7 @@ ALL: tuple[Condition, ...] = (
     STARTING,
     DATABASE_UNREACHABLE,
     KUBERNETES_UNREACHABLE,
+    HOST_CREDENTIAL_ENDED,
     KUBERNETES_REFUSED,
     WATCH_STALE,
     GITHUB_UNREACHABLE,
