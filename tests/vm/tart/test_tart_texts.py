@@ -1,6 +1,7 @@
 """Tests what the tart driver reads: tart's lists, messages and progress, df's tables, ifconfig's interfaces."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,14 @@ def test_a_registrys_long_answer_hides_why_it_refused() -> None:
     found = failure("pull of a", 1, error)
     assert type(found) is contract.Unreachable
     assert "pull of a: Error: UnexpectedHTTPStatusCode" in str(found) and len(str(found)) < 1000
+
+
+def test_a_registrys_answer_holds_the_agent_up_while_it_is_read() -> None:
+    status = "UnexpectedHTTPStatusCode("
+    began = time.process_time()
+    found = failure("pull of a", 1, f'{status}when: "x", code: 418, details: "{status * 10_000}"')
+    assert time.process_time() - began < 2.0
+    assert type(found) is DriverFailed
 
 
 def test_a_guest_that_prints_tarts_refusal_was_not_refused() -> None:

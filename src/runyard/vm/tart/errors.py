@@ -53,9 +53,8 @@ _FULL = (
     r"|(disk|volume) is (\d+ ?% )?full)"
 )
 _NO_AGENT = r"Failed to connect to the VM using its control socket"
-_STATUS = (
-    r"UnexpectedHTTPStatusCode\((?:(?!code: ).)*code: "  # of the answer, not one that it quotes
-)
+# Of the answer, not one that it quotes. Bounded: an answer may repeat the beginning ten thousand times.
+_STATUS = r"UnexpectedHTTPStatusCode\((?:(?!code: ).){0,300}code: "
 _OFFLINE = (
     r"NSURLErrorDomain|timed out"
     r"|[Cc]ould not connect|connection was lost|appears to be offline"
