@@ -226,6 +226,13 @@ def test_suites_and_modules_have_durations() -> None:
     assert unmeasured.test_modules[0].duration == 500
 
 
+def test_a_suite_with_a_slash_in_its_name_hides_the_failures_of_another_one() -> None:
+    found = report(result(case(run("Failure"), suites=("A", "B")), case(run(), suites=("A/B",))))
+    shown = {one.name: (one.status, one.duration) for one in found.test_modules[0].test_suites}
+    assert len(found.test_modules[0].test_suites) == len(shown), "rows are by name"
+    assert shown["A/B"] == ("failure", 3000)
+
+
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [

@@ -207,13 +207,18 @@ def _suites(
     for suite in suites:
         path = names.path(suite.plan, suite.target, suite.path)
         durations.setdefault(path, []).append(suite.duration or 0.0)
-    for path, seconds in durations.items():
+    shown: dict[str, list[Path]] = {}
+    for path in durations:
         if path in inside:
-            yield ReportSuite(
-                name=names.joined(path),
-                status=_combined(status for status, _ in inside[path]),
-                duration=_length(sum(seconds) or None, (length for _, length in inside[path])),
-            )
+            shown.setdefault(names.joined(path), []).append(path)
+    for name, paths in shown.items():  # more than one path if a name has a slash
+        parts = [each for path in paths for each in inside[path]]
+        seconds = sum(sum(durations[path]) for path in paths)
+        yield ReportSuite(
+            name=name,
+            status=_combined(status for status, _ in parts),
+            duration=_length(seconds or None, (length for _, length in parts)),
+        )
 
 
 def _length(seconds: float | None, cases: Iterable[int | None]) -> int:
