@@ -60,3 +60,19 @@ def test_a_directory_that_cannot_be_entered_stays_on_the_host_for_ever() -> None
             TartDirectory(root / "vms" / "web-1").remove()
             sweep(root / "vms")
             assert list((root / "vms").iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o100, 0o500])
+@pytest.mark.parametrize("share", ["token", "status"])
+def test_a_share_that_its_guest_has_closed_keeps_its_vm_from_being_deleted(
+    share: str, mode: int
+) -> None:
+    with home() as root:
+        root.chmod(0o777)
+        with no_root():
+            left = root / "vms" / "web-1" / share / "sa_token"
+            left.parent.mkdir(parents=True)
+            left.write_text("s3cret")
+            left.parent.chmod(mode)
+            TartDirectory(root / "vms" / "web-1").remove()
+            assert list((root / "vms").iterdir()) == []

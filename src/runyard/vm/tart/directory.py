@@ -130,6 +130,7 @@ class TartDirectory(ShimDirectory):
 
     def remove(self) -> None:
         """Removes all of it, secrets first; raises OSError."""
+        _open_up(self.path)
         for path in self.secrets():
             if path.is_symlink() or not path.is_dir():  # a guest may have made a directory of it
                 path.unlink(missing_ok=True)
@@ -137,7 +138,6 @@ class TartDirectory(ShimDirectory):
         shutil.rmtree(gone, ignore_errors=True)
         self.path.rename(gone)
         with _held(gone):
-            _open_up(gone)
             shutil.rmtree(gone)
 
     def forget_start(self) -> None:
