@@ -173,6 +173,21 @@ def test_a_program_that_stays_missing_is_named(tmp_path: Path) -> None:
     assert "No such file" in play.host.ended[0][0]
 
 
+def test_a_vm_whose_poller_stays_missing_is_idle_for_ever(tmp_path: Path) -> None:
+    """A program that was removed, and not upgraded: another VM gets the one that is there now."""
+    play = Play(tmp_path, "exit 0", poller=[str(tmp_path / "poller")])
+    play.polling.work(0.0)
+    play.child(0.0)
+    for now in (1.0, 500.0, 600.0):
+        assert play.polling.work(now) == 1.0
+        assert play.host.ended == []
+    play.polling.work(601.0)
+    assert [why.partition(":")[0] for why, _ in play.host.ended] == [
+        "the host cannot poll for the guest"
+    ]
+    assert "No such file" in play.host.ended[0][0]
+
+
 def test_a_guest_that_never_gets_ready_says_why_and_each_reason_once(tmp_path: Path) -> None:
     play = Play(tmp_path, f'cat {tmp_path}/why >&2; exit "$(cat {tmp_path}/code)"')
     (tmp_path / "code").write_text("1")

@@ -20,7 +20,8 @@ Invariants:
 - An archive that arrived whole and cannot be unpacked ends the VM: no later attempt reads another one.
 - A command in a guest counts only by what it printed or by a code of its own: an agent of the guest that does not
   answer ends the command with 1 as well. A runner is started again only if the first attempt has started nothing.
-- A program that cannot be started now, because it is being upgraded, is an attempt that failed: no VM ends for it.
+- A program that cannot be started now, because it is being upgraded, is an attempt that failed: no VM ends for it. One
+  that stays missing ends the VM, which would be idle for ever.
 - The token's file is removed before the job starts, and at the end in any case. The JIT configuration is on no disk
   and in no argument of a process of the host.
 - Nothing here needs the agent or, once the job runs, the server.
@@ -48,6 +49,7 @@ STARTS = "runyard: the runner starts"  # printed by the guest immediately before
 _AGAIN = 1.0  # seconds between two attempts to reach a guest, or after a poller that died
 _ATTEMPT = 60.0  # seconds for one attempt
 _UNPACK = 1200.0  # the same, if it has to copy an archive
+_MISSING = 600.0  # seconds in which a poller that cannot be started may appear again
 _REACH = 120.0  # seconds in which a guest has to start the runner of a job that was taken
 _QUIET = 30.0  # seconds without a word about attempts that fail: a guest boots, or its program is refused
 _SHOWN = 20  # different failures at most that the console log shows
@@ -144,6 +146,7 @@ class Polling:
         self._end: Callable[[int, float], None] = self._prepared
         self._pid = 0  # of the child of this phase
         self._due = 0.0  # when the next one is started
+        self._missing = 0.0  # since when no program can be started; 0: one was
         self._until = 0.0  # when this one is killed; 0: never
         self._answer_by = 0.0  # when a guest that has not answered is given up
         self._check = 0  # the child that looks whether the runner has a job
@@ -180,7 +183,11 @@ class Polling:
     def _attempt(self, now: float) -> None:
         try:
             self._begin(now)
+            self._missing = 0.0
         except OSError as error:
+            self._missing = self._missing or now
+            if self._begin == self._poll and now - self._missing >= _MISSING:
+                self._host.end(f"the host cannot poll for the guest: {error}")
             why = f"a program cannot be started: {error}"
             self._show_failure(why, now)
             self._until, self._due = 0.0, now + _AGAIN
