@@ -313,3 +313,15 @@ def test_a_changed_file_raises_only_what_is_announced(tmp_path: Path, data: st.D
     target.write_bytes(bytes(broken))
     with suppress(XcresultError):
         read(target)
+
+
+def test_rows_that_are_read_again_and_not_kept_count_as_memory(file: Path) -> None:
+    """Each table of things inside each other is read twice: half of an honest limit was lost."""
+    write(file, {**ONE_CASE, "Activities": [{"testCaseRun_fk": 1, "title": "x" * 50}] * 2000})
+    budget = Budget()
+    read_cache(file, format="3.56", wanted=Wanted(activities=True), budget=budget)
+    alone = Budget()
+    with opened(file, budget=alone) as database:
+        for table in (*ONE_CASE, "Activities"):
+            list(database.rows(table))
+    assert budget.held < 1.5 * alone.held

@@ -120,7 +120,15 @@ class Database:
         self._rows = 0
 
     def rows(self, table: str) -> Iterator[Row]:
-        """The rows of a table in stored order; none if the table does not exist."""
+        """The rows of a table in stored order, to be kept; none if the table does not exist."""
+        for row in self._stored(table):
+            self._keep(row)
+            yield row
+
+    def _keep(self, row: Row) -> None:
+        self.budget.hold(ROW_BYTES + row.size)
+
+    def _stored(self, table: str) -> Iterator[Row]:
         if table not in self._tables:
             return
         columns: list[str] = []
@@ -142,7 +150,6 @@ class Database:
             if self._rows > ROWS:
                 raise TooLarge(f"database.sqlite3 has more than {ROWS} rows")
             self.budget.spend(ROW + len(values))
-            self.budget.hold(ROW_BYTES + sum(map(_bytes_of, values)))
             row = Row(names, values)
             if row.id <= last:
                 raise BundleInvalid(f"database.sqlite3 has two rows with one key in {table}")
@@ -162,9 +169,10 @@ class Database:
     def grouped(self, table: str, key: str, *, order: str = "") -> dict[int, list[Row]]:
         """The rows of a table, grouped by a key of another table and sorted."""
         groups: dict[int, list[Row]] = {}
-        for row in self.rows(table):
+        for row in self._stored(table):
             owner = row.integer(key)
             if owner:
+                self._keep(row)
                 groups.setdefault(owner, []).append(row)
         if order:
             for rows in groups.values():
