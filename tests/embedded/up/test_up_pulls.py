@@ -12,7 +12,7 @@ from rich.console import Console
 from runyard.cli.up_output import JsonLines, TerminalOutput, UpOutput
 from runyard.embedded.up.layout import Layout
 from runyard.embedded.up.pullrecord import PullState, pull_file, read_pulls, recorded
-from runyard.embedded.up.pulls import Progress, PullView, joined_pulls
+from runyard.embedded.up.pulls import Progress, PullView, joined_pulls, lasting
 from runyard.kube.objects import Pod
 from runyard.sim.driver import SimDriver
 from runyard.vm.contract import ImageMissing, PullProgress, ResolvedImage, ignore_progress
@@ -224,3 +224,12 @@ def test_a_host_that_joined_is_shown_by_what_its_pods_say() -> None:
             now[0] = float(second)
             shown.pulls((msgspec.structs.replace(view, text=f"{second} %"),))
     assert len(file.getvalue().splitlines()) == 10
+
+
+def test_a_host_that_joined_and_only_looks_up_a_tag_is_not_shown_as_a_pull() -> None:
+    view = PullView(host="mini-2", image=IMAGE, text="it has begun", advances=False)
+    assert lasting((), (view,)) == (), "it may only ask the registry"
+    assert lasting((view,), (view,)) == (view,)
+    later = msgspec.structs.replace(view, text="1 % of 52.1 GB", advances=True)
+    assert lasting((), (later,)) == (later,)
+    assert lasting((view,), ()) == ()

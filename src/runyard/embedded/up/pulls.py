@@ -37,6 +37,7 @@ class PullView(msgspec.Struct, frozen=True, kw_only=True):
     rate: float = 0.0  # bytes a second
     seconds_left: float | None = None
     text: str = ""
+    advances: bool = True  # False: it may only have asked the registry
 
     def line(self) -> str:
         """What a terminal or a log shows."""
@@ -157,9 +158,22 @@ def joined_pulls(pods: tuple[Pod, ...], local: tuple[str, ...]) -> tuple[PullVie
             pulls = waiting is not None and waiting.reason == names.WAITING_PULL
             if waiting is not None and pulls and pod.spec.containers and host not in local:
                 image = pod.spec.containers[0].image
-                text = waiting.message or "it has begun"
-                found[host, image] = PullView(host=host, image=image, text=text)
+                found[host, image] = PullView(
+                    host=host,
+                    image=image,
+                    text=waiting.message or "it has begun",
+                    advances=bool(waiting.message),
+                )
     return tuple(found.values())
+
+
+def lasting(before: tuple[PullView, ...], now: tuple[PullView, ...]) -> tuple[PullView, ...]:
+    """The pulls with progress, and those that the list before had too.
+
+    A host that only asks the registry what a tag means now says for a moment that it pulls.
+    """
+    known = {(each.host, each.image) for each in before}
+    return tuple(each for each in now if each.advances or (each.host, each.image) in known)
 
 
 async def watch(
@@ -167,6 +181,7 @@ async def watch(
 ) -> None:
     """Show each pull and its end, until cancelled."""
     progress, rounds = Progress(), 0
+    listed: tuple[PullView, ...] = ()
     joined: tuple[PullView, ...] = ()
     shown = False
     while True:
@@ -174,7 +189,8 @@ async def watch(
         recorded = {host: read_pulls(layout, host) for host in hosts}
         now = clock.monotonic()
         if rounds % _PODS_EVERY == 0:
-            before, joined = joined, await _joined(kube, hosts, before=joined)
+            earlier, listed = listed, await _joined(kube, hosts, before=listed)
+            before, joined = joined, lasting(earlier, listed)
             for each in before:
                 if all((each.host, each.image) != (other.host, other.image) for other in joined):
                     listener.report(
