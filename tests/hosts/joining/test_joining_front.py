@@ -21,6 +21,7 @@ from runyard.hosts.joining.failures import ALLOWED, WINDOW
 from runyard.http.errors import OutcomeUnknown
 from runyard.http.loopback import Loopback
 from runyard.http.messages import Request, Response, Stream
+from runyard.kube.errors import error_for
 from runyard.kube.kinds import SERVICE_ACCOUNTS
 from runyard.wire import names, rights
 from runyard.wire.joining import JOIN, JoinToken
@@ -198,7 +199,9 @@ def test_a_removed_host_is_out_with_its_next_request() -> None:
         given = await main.join()
         assert (await main.ask("GET", f"{NODES}/mini-2", token=given.token)).status == 404
         assert await revoke(main.kube, "mini-2")
-        assert (await main.ask("GET", f"{NODES}/mini-2", token=given.token)).status == 401
+        refused = await main.ask("GET", f"{NODES}/mini-2", token=given.token)
+        assert refused.status == 401
+        assert "join again" in str(error_for(refused, what="GET")), "its agent logs nothing else"
         assert code_of(await main.renew(given.token)) == "host-credential-revoked"
         assert not await revoke(main.kube, "mini-2")
 

@@ -29,7 +29,7 @@ from runyard.hosts.joining.failures import Failures
 from runyard.hosts.joining.passing import Answer, Upstream, passed
 from runyard.hosts.joining.tokens import JoinTokens, TokenRefused
 from runyard.http.errors import OutcomeUnknown, TransportError
-from runyard.http.messages import Request, Response, Transport, json_response
+from runyard.http.messages import Request, Response, Stream, Transport, json_response
 from runyard.http.problems import problem
 from runyard.http.server import PEER
 from runyard.kube.client import Kube
@@ -39,10 +39,12 @@ from runyard.wire import joining
 from runyard.wire.joining import Credential, JoinRequest, Terms
 from runyard.wire.paths import DISPATCH
 from runyard.wire.problem_codes import ProblemCode
+from runyard.wire.reasons import render
 
 _LARGEST_JOIN = 4096
 _API_WITHIN = 30.0
 _NEW_TOKEN = "On the main machine: runyard host token"
+_JOIN_AGAIN = f"If this host was not removed on purpose, join again. {_NEW_TOKEN}"
 
 
 class Upstreams(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +111,8 @@ class Front:
         if _is_api(request.path):
             if not host_claimed(_bearer(request)):
                 return _not_a_host()
-            return await passed(request, self._api)
+            answer = await passed(request, self._api)
+            return _log_in_again(answer) if answer.status == 401 else answer
         return problem(404, ProblemCode.PATH_UNKNOWN)
 
     async def _answered(
@@ -233,8 +236,25 @@ def _not_a_host() -> Response:
 
 
 def _revoked() -> Response:
-    fix = f"If this host was not removed on purpose, join again. {_NEW_TOKEN}"
-    return problem(401, ProblemCode.HOST_CREDENTIAL_REVOKED, fix=fix)
+    return problem(401, ProblemCode.HOST_CREDENTIAL_REVOKED, fix=_JOIN_AGAIN)
+
+
+def _log_in_again(refusal: Answer) -> Response:
+    """The same refusal in the form of the API, with what its reader can do: it is all that the agent logs."""
+    if isinstance(refusal, Stream):
+        refusal.close()
+    reason = ProblemCode.HOST_CREDENTIAL_REVOKED.because()
+    message = f"{render(reason)}. {_JOIN_AGAIN} [{reason.slug}]"
+    body = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": "Unauthorized",
+        "code": 401,
+    }
+    return json_response(401, body)
 
 
 def _name_taken(name: str) -> Response:
