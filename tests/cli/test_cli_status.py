@@ -28,7 +28,7 @@ from runyard.kube.kinds import NODES, PODS, RUNNER_POOLS
 from runyard.sim.clock import VirtualClock
 from runyard.sim.loop import run_virtual
 from runyard.web.settings import Settings
-from runyard.web.values import Overview, Source, Tone, Verdict
+from runyard.web.values import Overview, Pool, Runner, Source, Tone, Verdict
 from runyard.wire.names import RUNNERS_NAMESPACE as SPACE
 
 
@@ -89,6 +89,24 @@ def test_a_component_that_the_server_cannot_see_makes_a_healthy_fleet_degraded()
     assert "host-1" in view.title and "1 more" in view.title
     view = status_of(readings(overview("bad"), DOWN))  # the server's own verdict is worse
     assert (view.state, view.reason) == ("critical", "a-code")
+
+
+def test_a_ready_host_whose_disk_is_full_is_a_problem_although_another_one_runs_jobs() -> None:
+    stuck = Runner(
+        uid="u",
+        name="mac-1",
+        pool="mac",
+        state="starting",
+        tone="wait",
+        words="starting: there isn't enough space",
+        since=NOW - 90.0,
+        host="mini-1",
+        blocked="NoSpace",
+    )
+    seen = overview("warn", pools=(Pool(name="mac", desired=2, busy=1),), runners=(stuck,))
+    (problem,) = status_of(readings(seen)).problems
+    assert (problem.where, problem.code) == ("host mini-1", "host-starts-nothing")
+    assert problem.since == stuck.since
 
 
 @pytest.mark.parametrize(("local", "state"), [(True, "critical"), (False, "unknown")])

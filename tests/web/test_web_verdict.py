@@ -15,7 +15,7 @@ from runyard.web.explain.values import Constraint
 from runyard.web.fleet import runners
 from runyard.web.settings import Settings
 from runyard.web.values import Alarm, Host, Pool, PoolState, Totals
-from runyard.web.verdict import unstarted, verdict
+from runyard.web.verdict import stuck_hosts, unstarted, verdict
 from runyard.wire import names
 from runyard.wire.instants import to_rfc3339
 
@@ -175,6 +175,32 @@ def test_a_pool_whose_runners_cannot_start_is_no_healthy_fleet_although_no_job_w
         msgspec.structs.replace(pool, leaving=True),
     ):
         assert unstarted((empty,), found, now=NOW) == ()
+
+
+@pytest.mark.parametrize(
+    ("pods", "named"),
+    [
+        ([pod("x", "NoSpace", **CREATE_FAILED), pod("y", host="b", phase="Running")], True),
+        ([pod("x", "NoSpace", age=30.0, **CREATE_FAILED)], False),
+        ([pod("x", "SlotsFull")], False),
+        ([pod("x", host="", conditions=[UNSCHEDULED])], False),
+        ([pod("x", "Pulling")], False),
+    ],
+    ids=["no space", "for a moment", "a slot in use", "no host", "a pull"],
+)
+def test_a_host_that_starts_nothing_is_no_healthy_fleet_although_another_one_works(
+    pods: list[KubePod], *, named: bool
+) -> None:
+    found = runners(Cluster(pods=tuple(pods)), (), cluster_at=NOW)
+    pool = Pool(name="mac", desired=2, starting=1, busy=1)
+    stuck = stuck_hosts((pool,), found, now=NOW)
+    holds = Counter({Constraint.NO_RUNNER: 3})
+    shown = verdict((), Totals(waiting=3), (OK,), (pool,), holds=holds, stuck_hosts=stuck)
+    assert (shown.reason, shown.tone) == (
+        ("host-starts-nothing", "warn") if named else ("no-runner", "wait")
+    )
+    assert [each.host for each in stuck] == ["a"] * named
+    assert stuck_hosts((msgspec.structs.replace(pool, busy=0),), found, now=NOW) == ()
 
 
 def test_a_long_reason_is_not_cut_in_the_middle_of_a_word() -> None:

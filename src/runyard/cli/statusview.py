@@ -18,6 +18,8 @@ from runyard.web.explain.reasons import Ends
 from runyard.web.explain.values import Constraint
 from runyard.web.explain.views import ExplanationView
 from runyard.web.values import Host, Overview, Pool, Tone
+from runyard.web.verdict import stuck_hosts
+from runyard.wire.reasons import render
 
 State = Literal["healthy", "degraded", "critical", "unknown"]
 ComponentState = Literal["works", "degraded", "down", "unknown"]
@@ -239,7 +241,9 @@ def _problems(
     view: Overview | None, starting: tuple[ExplanationView, ...], components: tuple[Component, ...]
 ) -> tuple[Problem, ...]:
     """Everything that is wrong, errors first; one that the server reports is not repeated from its probe."""
-    found = [] if view is None else [*_alarms(view), *_hosts(view), *_pools(view)]
+    found = (
+        [] if view is None else [*_alarms(view), *_hosts(view), *_stuck_hosts(view), *_pools(view)]
+    )
     found += [_failed_start(each) for each in starting if _cannot_start(each)]
     known = {(each.where, each.code) for each in found}
     found += [
@@ -280,6 +284,22 @@ def _hosts(view: Overview) -> list[Problem]:
         )
         for host in view.hosts
         if host.tone in ("bad", "warn")
+    ]
+
+
+def _stuck_hosts(view: Overview) -> list[Problem]:
+    """Hosts that are ready, and on which runners cannot start."""
+    return [
+        Problem(
+            where=f"host {each.host}",
+            code=each.headline.slug,
+            severity="warning",
+            title=render(each.headline),
+            message=each.why,
+            fix=f"Correct what the message names; all steps: runyard explain pod {each.runners[0].name}",
+            since=each.runners[0].since,
+        )
+        for each in stuck_hosts(view.pools, view.runners, now=view.at)
     ]
 
 

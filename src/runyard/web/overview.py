@@ -30,7 +30,7 @@ from runyard.web.values import (
     Totals,
 )
 from runyard.web.values import JobState as ShownState
-from runyard.web.verdict import count_holds, unstarted, verdict
+from runyard.web.verdict import count_holds, stuck_hosts, unstarted, verdict
 
 _HOUR = 3600.0
 
@@ -75,6 +75,7 @@ def build_overview(
             groups,
             holds=holds,
             unstarted=unstarted(groups, all_runners, now=snapshot.at),
+            stuck_hosts=stuck_hosts(groups, all_runners, now=snapshot.at),
         ),
         sources=(snapshot.postgres, snapshot.kubernetes),
         totals=totals,

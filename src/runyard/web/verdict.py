@@ -23,6 +23,7 @@ class Headline(Code):
     OVERDUE = "jobs-overdue", "{jobs} although a fitting runner is idle"
     HOSTS_NOT_READY = "hosts-not-ready", "{down:d} of {hosts:d} hosts {verb} not ready"
     POOL_STUCK = "pool-not-filled", "The pool {pool} cannot start its runners"
+    HOST_STUCK = "host-starts-nothing", "The host {host} cannot start its runners"
     NO_POOLS = "no-pools", "There is no RunnerPool yet"
     NONE_WAITS = "no-job-waits", "No job is waiting"
 
@@ -33,6 +34,23 @@ class Unstarted(msgspec.Struct, frozen=True, kw_only=True):
     pool: str
     runners: int
     why: str  # of the first of them
+
+
+class Stuck(msgspec.Struct, frozen=True, kw_only=True):
+    """A host on which runners cannot start, of a pool that has others that work."""
+
+    host: str
+    runners: tuple[Runner, ...]  # the oldest first
+
+    @property
+    def why(self) -> str:
+        """What the first of them says."""
+        return self.runners[0].words
+
+    @property
+    def headline(self) -> Reason:
+        """That nothing starts there."""
+        return Headline.HOST_STUCK.because(host=self.host)
 
 
 class _Held(msgspec.Struct, frozen=True):
@@ -103,6 +121,7 @@ def verdict(
     *,
     holds: Counter[Constraint],
     unstarted: tuple[Unstarted, ...] = (),
+    stuck_hosts: tuple[Stuck, ...] = (),
 ) -> Verdict:
     """Summarise the fleet: errors, then jobs that an operator must help, hosts, warnings, pools, other jobs."""
     errors = [alarm for alarm in alarms if alarm.severity == "error"]
@@ -125,6 +144,8 @@ def verdict(
         return stuck
     if unstarted:
         return _of_unstarted(unstarted)
+    if stuck_hosts:
+        return _of_stuck(stuck_hosts)
     if most is not None:
         return _of_hold(most, holds, totals)
     if totals.waiting:
@@ -161,12 +182,40 @@ def unstarted(
     return tuple(found)
 
 
+def stuck_hosts(
+    groups: tuple[Pool, ...], runners: tuple[Runner, ...], *, now: float
+) -> tuple[Stuck, ...]:
+    """The hosts on which starts have failed for a while, although other runners of the pool work.
+
+    A runner that waits for a slot of its host is not counted: another program uses it, which may be wanted.
+    """
+    serving = {each.name for each in groups if not each.leaving and (each.idle or each.busy)}
+    found: dict[str, list[Runner]] = {}
+    for each in sorted(runners, key=lambda runner: runner.since or now):
+        fails = each.blocked and each.blocked != names.WAITING_SLOT and each.host
+        if fails and each.pool in serving and now - (each.since or now) >= _PATIENCE:
+            found.setdefault(each.host, []).append(each)
+    return tuple(Stuck(host=host, runners=tuple(some)) for host, some in found.items())
+
+
 def _of_unstarted(pools: tuple[Unstarted, ...]) -> Verdict:
     first = pools[0]
     others = f" Also {', '.join(each.pool for each in pools[1:])}." if len(pools) > 1 else ""
-    why = first.why if first.why.endswith("…") else f"{first.why.rstrip('.')}."
-    text = f"None of its runners ({first.runners}) can start. The first: {why}{others}"
+    text = (
+        f"None of its runners ({first.runners}) can start. The first: {_ended(first.why)}{others}"
+    )
     return _verdict("warn", Headline.POOL_STUCK.because(pool=first.pool), text)
+
+
+def _of_stuck(hosts: tuple[Stuck, ...]) -> Verdict:
+    first = hosts[0]
+    others = f" Also {', '.join(each.host for each in hosts[1:])}." if len(hosts) > 1 else ""
+    text = f"{len(first.runners)} of them cannot. The first: {_ended(first.why)}{others}"
+    return _verdict("warn", first.headline, text)
+
+
+def _ended(sentence: str) -> str:
+    return sentence if sentence.endswith("…") else f"{sentence.rstrip('.')}."
 
 
 def _most(holds: Counter[Constraint]) -> Constraint | None:
