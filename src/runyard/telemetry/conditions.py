@@ -94,7 +94,8 @@ RECONCILER_OFF = Condition(
 FENCES_UNANSWERED = Condition(
     code="fences-unanswered",
     title="GitHub does not confirm that runners are deleted",
-    fix="Their jobs and budget are held until it does. If the App was uninstalled there, install it again.",
+    fix="Their jobs and budget are held until it does. A runner that died with its job is busy there until GitHub"
+    " gives the job up, after ten minutes or so. If the App was uninstalled there, install it again.",
     severity=Severity.WARNING,
     depends_on=("github-unreachable", "github-refused"),
 )
