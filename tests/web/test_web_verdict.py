@@ -141,6 +141,8 @@ CREATE_FAILED = {"reason": names.REASON_CREATE_FAILED}
 UNSCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 FLEETS: dict[str, tuple[list[KubePod], bool]] = {
     "no image": ([pod("x", "ImageMissing", **CREATE_FAILED), pod("y", "SlotsFull")], True),
+    "no image since 20 s": ([pod("x", "ImageMissing", age=20.0, **CREATE_FAILED)], True),
+    "no image since 5 s": ([pod("x", "ImageMissing", age=5.0, **CREATE_FAILED)], False),
     "no slot, for ever": ([pod("x", "SlotsFull"), pod("y", "SlotsFull")], True),
     "no slot yet": ([pod("x", "SlotsFull", age=30.0)], False),
     "failed": ([pod("x", phase="Failed", reason="TartRunFailed")], True),
@@ -168,6 +170,8 @@ def test_a_pool_whose_runners_cannot_start_is_no_healthy_fleet_although_no_job_w
         ("pool-not-filled", "warn") if named else ("no-job-waits", "good")
     )
     assert ("mac" in shown.title) == named
+    warned = verdict((LOW,), Totals(), (OK,), (pool,), holds=Counter(), unstarted=late)
+    assert warned.reason == ("pool-not-filled" if named else "budget-low"), "an empty pool is worse"
     for works in (msgspec.structs.replace(pool, idle=1), msgspec.structs.replace(pool, busy=1)):
         assert unstarted((works,), found, now=NOW) == ()
     for empty in (

@@ -62,6 +62,7 @@ class _Held(msgspec.Struct, frozen=True):
 
 
 _PATIENCE = 60.0  # seconds: a VM that ends frees its slot sooner
+_PATIENCE_FAILED = 15.0  # seconds, if an attempt has failed: what passes by itself has passed
 # The operator's reasons for missing runners that do not pass by themselves as runners start and jobs end.
 _STUCK = (names.REASON_BACKOFF, names.REASON_NO_HEALTHY_HOST)
 _HOLDS = {
@@ -123,7 +124,7 @@ def verdict(
     unstarted: tuple[Unstarted, ...] = (),
     stuck_hosts: tuple[Stuck, ...] = (),
 ) -> Verdict:
-    """Summarise the fleet: errors, then jobs that an operator must help, hosts, warnings, pools, other jobs."""
+    """Summarise the fleet: errors, jobs that an operator must help, hosts, empty pools, warnings, pools, other jobs."""
     errors = [alarm for alarm in alarms if alarm.severity == "error"]
     if errors:
         more = f"{len(errors) - 1} more below." if len(errors) > 1 else ""
@@ -138,12 +139,12 @@ def verdict(
     down = len(all_hosts) - sum(host.tone in {"good", "warn"} for host in all_hosts)
     if down:
         return _of_hosts(down, all_hosts)
+    if unstarted:
+        return _of_unstarted(unstarted)
     if alarms:
         return _of_alarm(alarms[0], "warn")
     if stuck := next(filter(None, map(_stuck, groups)), None):
         return stuck
-    if unstarted:
-        return _of_unstarted(unstarted)
     if stuck_hosts:
         return _of_stuck(stuck_hosts)
     if most is not None:
@@ -177,9 +178,15 @@ def unstarted(
         blocked = [each for each in runners if each.pool == pool.name and each.blocked]
         since = min((each.since or now for each in blocked), default=now)
         may_start = pool.starting > sum(each.state == "starting" for each in blocked)
-        if not may_start and now - since >= _PATIENCE:
+        failed = any(_has_failed(each) for each in blocked)
+        if not may_start and now - since >= (_PATIENCE_FAILED if failed else _PATIENCE):
             found.append(Unstarted(pool=pool.name, runners=len(blocked), why=blocked[0].words))
     return tuple(found)
+
+
+def _has_failed(runner: Runner) -> bool:
+    """Whether its host has tried to start it; one without a host, or without a slot of it, waits."""
+    return bool(runner.blocked and runner.host) and runner.blocked != names.WAITING_SLOT
 
 
 def stuck_hosts(
@@ -192,8 +199,7 @@ def stuck_hosts(
     serving = {each.name for each in groups if not each.leaving and (each.idle or each.busy)}
     found: dict[str, list[Runner]] = {}
     for each in sorted(runners, key=lambda runner: runner.since or now):
-        fails = each.blocked and each.blocked != names.WAITING_SLOT and each.host
-        if fails and each.pool in serving and now - (each.since or now) >= _PATIENCE:
+        if _has_failed(each) and each.pool in serving and now - (each.since or now) >= _PATIENCE:
             found.setdefault(each.host, []).append(each)
     return tuple(Stuck(host=host, runners=tuple(some)) for host, some in found.items())
 
