@@ -420,7 +420,9 @@ def test_the_address_the_faults_and_what_is_left_over_stay_on_the_screen() -> No
 
 def test_a_fact_is_not_cut_at_the_edge_of_a_narrow_screen() -> None:
     file = io.StringIO()
-    picture = LiveOutput(Console(file=file, width=24, height=30, force_terminal=True))
+    picture = LiveOutput(
+        Console(file=file, width=24, height=30, force_terminal=True, _environ={"TERM": "xterm"})
+    )
     with picture:
         picture.up(MACHINE, "http://127.0.0.1:1/login?code=0123456789abcdef")
         picture.left_over(LeftOver(kinds={"pods": (), "vms": ("vm-1",)}))

@@ -172,9 +172,14 @@ def test_a_log_of_a_long_pull_stays_short_and_says_the_end() -> None:
     assert lines[-1].endswith("left")
 
 
+def terminal(file: io.StringIO) -> Console:
+    """A terminal that can move its cursor, whatever the tests run on."""
+    return Console(file=file, width=120, force_terminal=True, _environ={"TERM": "xterm"})
+
+
 def test_a_terminal_has_one_bar_that_is_drawn_in_place() -> None:
     file = io.StringIO()
-    shown = TerminalOutput(Console(file=file, width=120, force_terminal=True))
+    shown = TerminalOutput(terminal(file))
     with shown:
         for view in views_of([0, 25, 50], every=60.0):
             shown.pulls((view,))
@@ -190,7 +195,7 @@ def test_a_terminal_has_one_bar_that_is_drawn_in_place() -> None:
 
 def test_a_bar_ends_with_the_command() -> None:
     file = io.StringIO()
-    with TerminalOutput(Console(file=file, width=120, force_terminal=True)) as shown:
+    with TerminalOutput(terminal(file)) as shown:
         shown.pulls(tuple(views_of([10], every=1.0)))
     assert file.getvalue().endswith("\x1b[?25h") or "\x1b[?25h" in file.getvalue()
 

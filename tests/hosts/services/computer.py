@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-import shutil
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -54,13 +54,14 @@ class Computer:
         self.bin.mkdir()
         self.clock = StandInClock(self.bin / "now")
         self.set(jobs={}, units={}, disabled=[], last_pid=100)
+        # A `#!` line cannot name a Python whose path has a space.
         text = Path(managers.__file__).read_text()
-        first = self.bin / "launchctl"
-        first.write_text(f"#!{sys.executable} -IS\n{text}")
-        first.chmod(0o755)
         for name in managers.PROGRAMS:
-            if name != "launchctl":
-                shutil.copy(first, self.bin / name)
+            program, script = self.bin / name, self.bin / f"{name}.py"
+            script.write_text(text)
+            words = shlex.join([sys.executable, "-IS", str(script)])
+            program.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+            program.chmod(0o755)
         self.environ = {"PATH": str(self.bin), "HOME": str(self.home)}
         self.platform = PLATFORMS[kind]
 

@@ -305,7 +305,7 @@ PROGRAMS = {
 
 
 def main() -> int:
-    name, argv = Path(sys.argv[0]).name, sys.argv[1:]
+    name, argv = Path(sys.argv[0]).stem, sys.argv[1:]
     world = World(Path(__file__).parent)
     world.note([name, *argv])
     code = PROGRAMS[name](world, argv)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,10 @@ from runyard.hosts.services.unit import Service
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 NASTY = ["100%", "%h", "$HOME", "${HOME}", 'a "b" c', "it's", "back\\slash\\n", ";", "", "é{}*?~"]
-PROGRAM = f"""#!{sys.executable}
+# A `#!` line cannot name a Python whose path has a space, and env finds it by PATH.
+PROGRAM = f"""#!/bin/sh
+'''exec' {shlex.quote(sys.executable)} "$0" "$@"
+'''
 import json, os, subprocess, sys, time
 open("seen", "w").write(json.dumps([sys.argv[1:], os.environ["NASTY"], os.getcwd()]))
 if "--fail" in sys.argv:
