@@ -18,7 +18,7 @@ from runyard.web.explain.reasons import Ends
 from runyard.web.explain.values import Constraint
 from runyard.web.explain.views import ExplanationView
 from runyard.web.values import Host, Overview, Pool, Tone
-from runyard.web.verdict import stuck_hosts
+from runyard.web.verdict import PATIENCE, stuck_hosts
 from runyard.wire.reasons import render
 
 State = Literal["healthy", "degraded", "critical", "unknown"]
@@ -26,7 +26,6 @@ ComponentState = Literal["works", "degraded", "down", "unknown"]
 EXIT: dict[State, int] = {"healthy": 0, "degraded": 1, "critical": 1, "unknown": 2}
 _STATES: dict[Tone, State] = {"bad": "critical", "warn": "degraded"}
 _DAY = 86400.0
-_PATIENCE = 60.0  # seconds: a VM that ends frees its slot sooner
 # By the code of what would end it.
 _FIXES = {
     Ends.DISK_FREED.value: "Free space on the disk of {host}; images of runyard that no Pod uses go by themselves",
@@ -342,7 +341,7 @@ def _cannot_start(pool: ExplanationView) -> bool:
     """Whether the VMs of this pool, which has no runner, cannot be created or started."""
     step = pool.binding
     if step.constraint is Constraint.SLOTS_FULL:
-        return step.since is not None and pool.at - step.since >= _PATIENCE
+        return step.since is not None and pool.at - step.since >= PATIENCE
     return step.constraint is Constraint.START_FAILED
 
 

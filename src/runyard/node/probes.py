@@ -22,9 +22,8 @@ class ProbeLoop:
         self._ledger = ledger
         self._vms = vms
         self._percent: dict[str, float] = {}
-        self._since: dict[
-            str, float
-        ] = {}  # of running guests: the last good value, or the first try
+        # Of running guests: the time of the last good value, or of the first try.
+        self._since: dict[str, float] = {}
         self._measured = False
 
     @property

@@ -61,7 +61,7 @@ class _Held(msgspec.Struct, frozen=True):
     act: bool = False
 
 
-_PATIENCE = 60.0  # seconds: a VM that ends frees its slot sooner
+PATIENCE = 60.0  # seconds: a VM that ends frees its slot sooner
 _PATIENCE_FAILED = 15.0  # seconds, if an attempt has failed: what passes by itself has passed
 # The operator's reasons for missing runners that do not pass by themselves as runners start and jobs end.
 _STUCK = (names.REASON_BACKOFF, names.REASON_NO_HEALTHY_HOST)
@@ -179,7 +179,7 @@ def unstarted(
         since = min((each.since or now for each in blocked), default=now)
         may_start = pool.starting > sum(each.state == "starting" for each in blocked)
         failed = any(_has_failed(each) for each in blocked)
-        if not may_start and now - since >= (_PATIENCE_FAILED if failed else _PATIENCE):
+        if not may_start and now - since >= (_PATIENCE_FAILED if failed else PATIENCE):
             found.append(Unstarted(pool=pool.name, runners=len(blocked), why=blocked[0].words))
     return tuple(found)
 
@@ -199,7 +199,7 @@ def stuck_hosts(
     serving = {each.name for each in groups if not each.leaving and (each.idle or each.busy)}
     found: dict[str, list[Runner]] = {}
     for each in sorted(runners, key=lambda runner: runner.since or now):
-        if _has_failed(each) and each.pool in serving and now - (each.since or now) >= _PATIENCE:
+        if _has_failed(each) and each.pool in serving and now - (each.since or now) >= PATIENCE:
             found.setdefault(each.host, []).append(each)
     return tuple(Stuck(host=host, runners=tuple(some)) for host, some in found.items())
 

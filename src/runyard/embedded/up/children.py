@@ -29,9 +29,8 @@ _ENVIRONMENT = (
     *("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "USER", "LOGNAME"),
     *("RUNYARD_LOG", "RUNYARD_ISOLATION", "SSL_CERT_FILE", "SSL_CERT_DIR"),
 )
-_OF_TART = (
-    "TART_"  # where it keeps VMs, and its credentials for registries: for the agents that use it
-)
+# Where tart keeps VMs, and its credentials for registries: for the agents that use it.
+_OF_TART = "TART_"
 _PATHS = ("SSL_CERT_FILE", "TART_HOME")  # a child has another working directory
 
 

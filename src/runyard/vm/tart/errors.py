@@ -26,9 +26,8 @@ from runyard.vm.contract import (
 from runyard.vm.tart.refusal import NO_SLOT
 
 _LONGEST = 500  # characters of tart's message that are passed on
-_READ = (
-    1 << 18
-)  # characters of the end of its output that are looked at: it quotes what a registry answered
+# Characters of the end of its output that are looked at: it quotes what a registry answered.
+_READ = 1 << 18
 
 
 class DoesNotExist(DriverFailed):
